@@ -1,0 +1,380 @@
+"""Day 2: calibrate the estimator on the usage that every reply carries.
+
+``fit`` is the plain least squares of the lesson, with the check that refuses a solution
+which only looks calibrated. ``fit_robust`` is what the meter uses on real traffic.
+``TokenMeter`` is the one place where a process counts tokens.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from compaction.messages import Message, image_count, marked_text, tools_text
+from compaction.tokens import DEFAULT, IMAGE_TOKENS, Chars, Coefficients, count_chars
+
+MIN_COEFFICIENT, MAX_COEFFICIENT = 0.01, 4.0
+"""Every coefficient is limited to this range (tokens a character)."""
+
+MIN_RATIO, MAX_RATIO = 0.25, 4.0
+"""Limits of the ratio of real usage to estimate that survives a compaction."""
+
+UNIFORM_NOTE = (
+    "the CJK-to-other ratio is too uniform to separate the two coefficients; "
+    "falling back to one per-character coefficient"
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One observation: the characters that went out and the tokens that were billed."""
+
+    cjk: int
+    other: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a calibration found. Errors are mean absolute percentage errors, as fractions."""
+
+    coefficients: Coefficients
+    samples: int
+    error_before: float
+    error_after: float
+    degenerate: bool
+    calibrated: bool
+    note: str
+
+
+def fit(samples: Iterable[Sample], active: Coefficients = DEFAULT, min_samples: int = 3) -> Fit:
+    """Fit both coefficients by least squares through the origin.
+
+    Two unknowns, two normal equations. Where the samples' CJK-to-other ratio barely varies,
+    the equations cannot tell the coefficients apart; then one per-character coefficient is
+    fitted instead and the result is marked degenerate. With fewer than ``min_samples`` samples
+    the active coefficients are returned, not calibrated.
+
+    Errors compare the unrounded estimate with the real tokens, before (``active``) and after.
+
+    >>> texts = [Sample(100, 0, 60), Sample(0, 100, 30), Sample(100, 100, 90)]
+    >>> fit(texts).coefficients
+    Coefficients(cjk=0.6, other=0.3)
+    """
+    usable = usable_samples(samples)
+    before = mean_error(usable, active)
+    if len(usable) < min_samples:
+        note = f"{len(usable)} of {min_samples} samples needed: the coefficients stay as they are"
+        return Fit(active, len(usable), before, before, False, False, note)
+
+    sxx = sum(s.cjk * s.cjk for s in usable)
+    sxy = sum(s.cjk * s.other for s in usable)
+    syy = sum(s.other * s.other for s in usable)
+    sxt = sum(s.cjk * s.tokens for s in usable)
+    syt = sum(s.other * s.tokens for s in usable)
+    determinant = sxx * syy - sxy * sxy
+
+    # Relative to the size of the sums: an absolute bound would depend on the texts' length.
+    degenerate = abs(determinant) < 1e-6 * max(1, sxx * syy)
+    if degenerate:
+        both = limit_coefficient((sxt + syt) / (sxx + 2 * sxy + syy))
+        found = Coefficients(both, both)
+        note = UNIFORM_NOTE
+    else:
+        found = Coefficients(
+            limit_coefficient((sxt * syy - syt * sxy) / determinant),
+            limit_coefficient((syt * sxx - sxt * sxy) / determinant),
+        )
+        note = f"calibrated on {len(usable)} samples"
+    after = mean_error(usable, found)
+    return Fit(found, len(usable), before, after, degenerate, True, note)
+
+
+def usable_samples(samples: Iterable[Sample]) -> list[Sample]:
+    """Return the samples that say something: some characters, and tokens above zero.
+
+    >>> usable_samples([Sample(0, 40, 10), Sample(0, 40, 0)])
+    [Sample(cjk=0, other=40, tokens=10)]
+    """
+    return [s for s in samples if s.tokens > 0 and s.cjk + s.other > 0]
+
+
+def mean_error(samples: Sequence[Sample], coefficients: Coefficients) -> float:
+    """Return the mean absolute percentage error as a fraction; 0.0 without samples.
+
+    >>> mean_error([Sample(0, 40, 20)], DEFAULT)
+    0.5
+    """
+    if not samples:
+        return 0.0
+    return fmean(
+        abs(coefficients.cjk * s.cjk + coefficients.other * s.other - s.tokens) / s.tokens
+        for s in samples
+    )
+
+
+def limit_coefficient(value: float) -> float:
+    """Limit a coefficient to 0.01 ... 4 tokens a character.
+
+    >>> limit_coefficient(-0.3)
+    0.01
+    """
+    return min(MAX_COEFFICIENT, max(MIN_COEFFICIENT, value))
+
+
+def fit_robust(
+    samples: Iterable[Sample],
+    active: Coefficients = DEFAULT,
+    min_samples: int = 3,
+    *,
+    prior: Coefficients = DEFAULT,
+    prior_weight: float = 0.1,
+) -> Fit:
+    """Fit both coefficients so that few, one-sided or odd samples do no harm.
+
+    Three changes against :func:`fit`: residuals are relative, so that a long text does not
+    outvote the others; a ridge pulls each coefficient towards ``prior`` with the weight of
+    ``prior_weight`` samples, so that a coefficient which the samples hardly touch stays where
+    it was; and a sample far from the rest loses its weight (iteratively reweighted least
+    squares with Cauchy's weights: P. W. Holland and R. E. Welsch, Robust regression using
+    iteratively reweighted least-squares, 1977).
+
+    >>> latin = [Sample(0, n, n // 2) for n in (400, 800, 1200)]
+    >>> found = fit_robust(latin).coefficients
+    >>> round(found.other, 1), found.cjk
+    (0.5, 1.0)
+    """
+    usable = usable_samples(samples)
+    before = mean_error(usable, active)
+    if len(usable) < min_samples:
+        note = f"{len(usable)} of {min_samples} samples needed: the coefficients stay as they are"
+        return Fit(active, len(usable), before, before, False, False, note)
+    rows = [_Row.of(sample, prior) for sample in usable]
+    factors = _reweighted(rows, prior_weight)
+    found = Coefficients(
+        limit_coefficient(prior.cjk * factors[0]), limit_coefficient(prior.other * factors[1])
+    )
+    cjk_share = sum(row.cjk for row in rows) / sum(row.cjk + row.other for row in rows)
+    degenerate = not 0.001 < cjk_share < 0.999
+    note = f"calibrated on {len(usable)} samples"
+    if degenerate:
+        note += "; they hold one kind of text, so the other coefficient stays near its prior"
+    after = mean_error(usable, found)
+    return Fit(found, len(usable), before, after, degenerate, True, note)
+
+
+class _Row(NamedTuple):
+    """A sample in the prior's unit: each term's tokens, relative to the sample's size."""
+
+    cjk: float
+    other: float
+    tokens: float
+
+    @classmethod
+    def of(cls, sample: Sample, prior: Coefficients) -> _Row:
+        cjk, other = prior.cjk * sample.cjk, prior.other * sample.other
+        # The larger of estimate and usage as the unit bounds what an absurd usage can weigh.
+        size = max(sample.tokens, cjk + other)
+        return cls(cjk / size, other / size, sample.tokens / size)
+
+
+def _reweighted(rows: Sequence[_Row], prior_weight: float) -> tuple[float, float]:
+    """Return the two factors on the prior that minimise the robust relative error."""
+    factors = _common_factor(rows)
+    for _ in range(30):
+        residuals = [factors[0] * r.cjk + factors[1] * r.other - r.tokens for r in rows]
+        scale = max(0.02, 1.4826 * sorted(map(abs, residuals))[len(rows) // 2])
+        weights = [1 / (1 + (residual / (2.0 * scale)) ** 2) for residual in residuals]
+        following = _ridge(rows, weights, prior_weight)
+        change = max(abs(a - b) for a, b in zip(factors, following, strict=True))
+        factors = following
+        if change < 1e-9:
+            break
+    return factors
+
+
+def _common_factor(rows: Sequence[_Row]) -> tuple[float, float]:
+    """Start from one factor for both: the median, which one odd sample cannot move."""
+    ratios = sorted(r.tokens / (r.cjk + r.other) for r in rows)
+    median = ratios[len(ratios) // 2]
+    return median, median
+
+
+def _ridge(
+    rows: Sequence[_Row], weights: Sequence[float], prior_weight: float
+) -> tuple[float, float]:
+    """Solve the weighted normal equations with a ridge towards the factors (1, 1)."""
+    pairs = list(zip(rows, weights, strict=True))
+    xx = prior_weight + sum(w * r.cjk * r.cjk for r, w in pairs)
+    yy = prior_weight + sum(w * r.other * r.other for r, w in pairs)
+    xy = sum(w * r.cjk * r.other for r, w in pairs)
+    xt = prior_weight + sum(w * r.cjk * r.tokens for r, w in pairs)
+    yt = prior_weight + sum(w * r.other * r.tokens for r, w in pairs)
+    determinant = xx * yy - xy * xy  # positive: the ridge is on the diagonal
+    first = (xt * yy - yt * xy) / determinant
+    second = (yt * xx - xt * xy) / determinant
+    # Non-negative: where one factor would be below zero, the best pair lies on that edge.
+    if first < 0:
+        return 0.0, yt / yy
+    if second < 0:
+        return xt / xx, 0.0
+    return first, second
+
+
+class Size(NamedTuple):
+    """What a stretch of history measures: characters and images."""
+
+    cjk: int = 0
+    other: int = 0
+    images: int = 0
+
+    def plus(self, more: Size) -> Size:
+        return Size(self.cjk + more.cjk, self.other + more.other, self.images + more.images)
+
+    def minus(self, less: Size) -> Size:
+        return Size(self.cjk - less.cjk, self.other - less.other, self.images - less.images)
+
+    def tokens(self, coefficients: Coefficients) -> float:
+        """Return the unrounded estimate, images included."""
+        text_tokens = coefficients.cjk * self.cjk + coefficients.other * self.other
+        return text_tokens + IMAGE_TOKENS * self.images
+
+
+def size_of(message: Mapping[str, Any]) -> Size:
+    """Measure one message as the transcript shows it.
+
+    >>> size_of({"role": "user", "content": "你好"})
+    Size(cjk=2, other=7, images=0)
+    """
+    chars: Chars = count_chars(marked_text(message))
+    return Size(chars.cjk, chars.other, image_count([message]))
+
+
+def size_of_tools(tools: Sequence[Mapping[str, Any]] | None) -> Size:
+    """Measure the tool schemas as the transcript shows them."""
+    chars = count_chars(tools_text(tools))
+    return Size(chars.cjk, chars.other)
+
+
+@dataclass(frozen=True)
+class _Anchor:
+    """The last observed request: its messages, its size and what it really cost."""
+
+    messages: list[Message]
+    size: Size
+    tools: Size
+    tokens: int
+
+
+class TokenMeter:
+    """Count the tokens of histories with one table, kept honest by observed usage.
+
+    Before the first observation ``count`` is the plain estimate. Afterwards a history that
+    begins with the messages last observed costs what they really cost plus the estimate of
+    what follows; any other history is its estimate times the ratio of usage to estimate at
+    that observation, so that the counts before and after a compaction are in one unit.
+
+    Only messages that were not there at the last count are measured. Messages are recognised
+    by equality with a snapshot that shares their texts, so that an unchanged message costs no
+    look at its characters, and one that was changed in place is measured anew.
+
+    >>> meter = TokenMeter()
+    >>> history = [{"role": "user", "content": "hello"}]
+    >>> meter.count(history)
+    3
+    >>> meter.observe(history, {"prompt_tokens": 9})
+    >>> meter.count(history + [{"role": "assistant", "content": "hello"}])
+    14
+    """
+
+    def __init__(self, coefficients: Coefficients = DEFAULT) -> None:
+        self.coefficients = coefficients
+        self.samples: list[Sample] = []
+        self._prior = coefficients
+        self._anchor: _Anchor | None = None
+        self._seen: list[Message] = []  # snapshots of the history counted last
+        self._sizes: list[Size] = [Size()]  # sizes of its beginnings, shortest first
+
+    def count(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> int:
+        """Return the prompt tokens that a request with these messages and tools would cost."""
+        size, tools_size = self._measure(messages), size_of_tools(tools)
+        whole = size.plus(tools_size)
+        anchor = self._anchor
+        if anchor is None:
+            return math.ceil(whole.tokens(self.coefficients))
+        if self._begins_with(anchor.messages, len(messages)):
+            added = whole.minus(anchor.size).tokens(self.coefficients)
+            return max(0, anchor.tokens + math.ceil(added))
+        return math.ceil(round(self._ratio(anchor) * whole.tokens(self.coefficients), 6))
+
+    def observe(
+        self,
+        messages: Sequence[Message],
+        usage: Any,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Take in the usage that came back for a request.
+
+        ``usage`` is a number of prompt tokens, or an object or dict with ``prompt_tokens``
+        (cached tokens are already inside). Absent, zero or negative usage is ignored.
+        """
+        tokens = _prompt_tokens(usage)
+        if tokens is None or tokens <= 0:
+            return
+        tools_size = size_of_tools(tools)
+        size = self._measure(messages).plus(tools_size)
+        # An image has its own flat price; a sample is about characters.
+        text_tokens = max(1, tokens - IMAGE_TOKENS * size.images)
+        self.samples.append(Sample(size.cjk, size.other, text_tokens))
+        self._anchor = _Anchor(self._seen[: len(messages)], size, tools_size, tokens)
+
+    def calibrate(self) -> Fit:
+        """Fit the table to all samples so far, and use it from now on."""
+        found = fit_robust(self.samples, self.coefficients, prior=self._prior)
+        self.coefficients = found.coefficients
+        return found
+
+    def _ratio(self, anchor: _Anchor) -> float:
+        estimated = anchor.size.tokens(self.coefficients)
+        if estimated <= 0:
+            return 1.0
+        return min(MAX_RATIO, max(MIN_RATIO, anchor.tokens / estimated))
+
+    def _begins_with(self, snapshots: list[Message], length: int) -> bool:
+        """Say whether the history measured last begins with these snapshots."""
+        return len(snapshots) <= length and self._seen[: len(snapshots)] == snapshots
+
+    def _measure(self, messages: Sequence[Message]) -> Size:
+        """Return the size of a history; look only at messages not measured last time."""
+        known = 0
+        for message, snapshot in zip(messages, self._seen, strict=False):
+            if message != snapshot:
+                break
+            known += 1
+        if known < len(messages):
+            del self._seen[known:], self._sizes[known + 1 :]
+            for message in messages[known:]:
+                # Deep copies share their strings, so a snapshot costs no text.
+                self._seen.append(copy.deepcopy(message))
+                self._sizes.append(self._sizes[-1].plus(size_of(message)))
+        return self._sizes[len(messages)]
+
+
+def _prompt_tokens(usage: Any) -> int | None:
+    if isinstance(usage, Mapping):
+        usage = usage.get("prompt_tokens")
+    elif usage is not None and not isinstance(usage, int | float):
+        usage = getattr(usage, "prompt_tokens", None)
+    if isinstance(usage, bool) or not isinstance(usage, int | float):
+        return None
+    return int(usage) if math.isfinite(usage) else None
+
+
+meter = TokenMeter()
+"""The one table of the process; everything that counts uses it unless told otherwise."""

@@ -1,0 +1,281 @@
+"""Read chat messages: their text, their tool calls, and what an API would refuse.
+
+A message is a plain dict in OpenAI Chat Completions form, so a history from your own
+agent goes in as it is. Nothing in this module changes a message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Message = dict[str, Any]
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+
+# Agreed beginnings of a message's text. They let a program recognise a message that must be
+# treated in a special way, without a field that an API might refuse.
+PROJECT_PREFIX = "[project]"
+MEMORY_PREFIX = "[memory]"
+REFERENCE_PREFIX = "[reference]"
+CHECKLIST_PREFIX = "[todo]"
+SUMMARY_PREFIX = "[compacted history]"
+
+_IMAGE_PARTS = frozenset({"image_url", "input_image", "image"})
+
+
+@dataclass(frozen=True)
+class Call:
+    """One tool call of an assistant message; ``arguments`` is the raw JSON text."""
+
+    id: str | None
+    name: str
+    arguments: str
+
+
+def content_of(message: Mapping[str, Any]) -> str:
+    """Return the text of a message's content alone, without its tool calls.
+
+    >>> content_of({"role": "user", "content": [{"type": "text", "text": "look"}]})
+    'look'
+    >>> content_of({"role": "assistant", "content": None})
+    ''
+    """
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Sequence):
+        return ""
+    return "\n".join(text for text in map(_part_text, content) if text)
+
+
+def _part_text(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Mapping) and part.get("type") not in _IMAGE_PARTS:
+        text = part.get("text", part.get("refusal"))
+        return text if isinstance(text, str) else ""
+    return ""
+
+
+def calls_of(message: Mapping[str, Any]) -> list[Call]:
+    """Return the tool calls of an assistant message, in order; ``[]`` for all others.
+
+    >>> function = {"name": "read_file", "arguments": '{"path": "calc.py"}'}
+    >>> calls_of({"role": "assistant", "tool_calls": [{"id": "c1", "function": function}]})
+    [Call(id='c1', name='read_file', arguments='{"path": "calc.py"}')]
+    """
+    calls = message.get("tool_calls")
+    if message.get("role") != "assistant" or not isinstance(calls, Sequence):
+        return []
+    return [_call(call) for call in calls if isinstance(call, Mapping)]
+
+
+def _call(call: Mapping[str, Any]) -> Call:
+    # A "custom" tool call carries free text as `input` where a function carries `arguments`.
+    function = call.get("function") or call.get("custom") or {}
+    if not isinstance(function, Mapping):
+        function = {}
+    arguments = function.get("arguments", function.get("input", ""))
+    if not isinstance(arguments, str):
+        arguments = "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
+    call_id = call.get("id")
+    return Call(
+        id=call_id if isinstance(call_id, str) else None,
+        name=str(function.get("name") or ""),
+        arguments=arguments,
+    )
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """Return all the text that a message carries: content, then its tool calls, one a line.
+
+    Images carry no text: their base64 data is never counted as if it were written.
+
+    >>> text_of({"role": "user", "content": "hello"})
+    'hello'
+    >>> function = {"name": "read_file", "arguments": "{}"}
+    >>> text_of({"role": "assistant", "tool_calls": [{"id": "c1", "function": function}]})
+    'read_file {}'
+    """
+    content = content_of(message)
+    calls = calls_of(message)
+    if not calls:
+        return content
+    lines = [content] if content else []
+    lines += [f"{call.name} {call.arguments}" for call in calls]
+    return "\n".join(lines)
+
+
+def marked_text(message: Mapping[str, Any]) -> str:
+    """Return a message's share of the transcript: ``"role: text"`` and a line break.
+
+    >>> marked_text({"role": "user", "content": "hello"})
+    'user: hello\\n'
+    """
+    return f"{message.get('role')}: {text_of(message)}\n"
+
+
+def tools_text(tools: Sequence[Mapping[str, Any]] | None) -> str:
+    """Return the text of the tool schemas as they ride along on every request.
+
+    >>> tools_text([{"type": "function"}])
+    'tools: [{"type":"function"}]\\n'
+    >>> tools_text(None)
+    ''
+    """
+    if not tools:
+        return ""
+    return f"tools: {json.dumps(tools, ensure_ascii=False, separators=(',', ':'))}\n"
+
+
+def transcript(
+    messages: Iterable[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+) -> str:
+    """Return the role-marked text that a request carries: tool schemas first, then messages.
+
+    The transcript of a history is the concatenation of its messages' own texts, so a count
+    of its characters can be kept up message by message.
+
+    >>> transcript([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}])
+    'user: hi\\nassistant: hello\\n'
+    """
+    return tools_text(tools) + "".join(map(marked_text, messages))
+
+
+def image_count(messages: Iterable[Mapping[str, Any]]) -> int:
+    """Return the number of image parts in the messages.
+
+    >>> image_count([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}])
+    1
+    """
+    return sum(
+        isinstance(part, Mapping) and part.get("type") in _IMAGE_PARTS
+        for message in messages
+        if isinstance(parts := message.get("content"), Sequence) and not isinstance(parts, str)
+        for part in parts
+    )
+
+
+def is_summary(message: Mapping[str, Any]) -> bool:
+    """Say whether a message is the summary that an earlier compaction left.
+
+    Only a user message can be one: a tool result that imitates the phrase stays a result.
+
+    >>> is_summary({"role": "user", "content": "[compacted history] ..."})
+    True
+    >>> is_summary({"role": "tool", "content": "[compacted history] ..."})
+    False
+    """
+    return message.get("role") == "user" and content_of(message).startswith(SUMMARY_PREFIX)
+
+
+def problems(messages: Sequence[Any]) -> list[str]:
+    """List what an OpenAI-compatible API would refuse in a history; ``[]`` when it is valid.
+
+    The sentences name ids and kinds, never positions, so that the same fault reads the same
+    before and after compaction.
+
+    >>> problems([{"role": "user", "content": "hi"}])
+    []
+    >>> problems([{"role": "tool", "tool_call_id": "c9", "content": "ok"}])
+    ["tool result 'c9' does not follow an assistant message that calls it"]
+    """
+    found: list[str] = [] if messages else ["the list of messages is empty"]
+    # The calls of the latest assistant message, and those still unanswered; a message other
+    # than a tool result closes the round.
+    called: set[str] = set()
+    open_calls: list[str] = []
+
+    def close_round() -> None:
+        found.extend(
+            f"tool call '{call_id}' has no result right after it" for call_id in open_calls
+        )
+        called.clear()
+        open_calls.clear()
+
+    for message in messages:
+        if not isinstance(message, Mapping):
+            found.append(f"a message is {_kind(message)}, not an object")
+            continue
+        role = message.get("role")
+        if role == "tool":
+            result_id = message.get("tool_call_id")
+            if not isinstance(result_id, str):
+                found.append("a tool result has no tool_call_id")
+            elif result_id not in called:
+                found.append(
+                    f"tool result '{result_id}' does not follow an assistant message that calls it"
+                )
+            elif result_id in open_calls:
+                open_calls.remove(result_id)
+        else:
+            close_round()
+        if role not in ROLES:
+            found.append(f"a message has the unknown role {role!r}")
+            continue
+        found.extend(_content_problems(message, role))
+        found.extend(_call_problems(message, role))
+        for call in calls_of(message):
+            if call.id is not None:
+                called.add(call.id)
+                open_calls.append(call.id)
+    close_round()
+    return found
+
+
+def _content_problems(message: Mapping[str, Any], role: str) -> list[str]:
+    content = message.get("content")
+    if content is None:
+        may_be_absent = role == "assistant" and bool(
+            message.get("tool_calls") or message.get("refusal") or message.get("function_call")
+        )
+        return [] if may_be_absent else [f"{_article(role)} message has no content"]
+    if isinstance(content, str):
+        return []
+    if not isinstance(content, Sequence):
+        return [f"{_article(role)} message has {_kind(content)} as content, not text or parts"]
+    if not all(isinstance(part, Mapping) and isinstance(part.get("type"), str) for part in content):
+        return [f"{_article(role)} message has a content part without a type"]
+    return []
+
+
+def _call_problems(message: Mapping[str, Any], role: str) -> list[str]:
+    calls = message.get("tool_calls")
+    if calls is None:
+        return []
+    if role != "assistant":
+        return [f"{_article(role)} message has tool calls; only an assistant message may"]
+    if not isinstance(calls, Sequence) or isinstance(calls, str):
+        return [f"an assistant message has {_kind(calls)} as tool_calls, not a list"]
+    if not calls:
+        return ["an assistant message has an empty list of tool calls"]
+    found = []
+    for call in calls:
+        if not isinstance(call, Mapping):
+            found.append(f"a tool call is {_kind(call)}, not an object")
+            continue
+        read = _call(call)
+        if read.id is None:
+            found.append(f"a tool call to '{read.name}' has no id")
+        if not read.name:
+            found.append(f"tool call '{read.id}' names no function")
+    return found
+
+
+def _article(role: str) -> str:
+    return f"an {role}" if role == "assistant" else f"a {role}"
+
+
+def _kind(value: object) -> str:
+    """Name a value's type in JSON's words."""
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "text",
+        bool: "true or false",
+        type(None): "null",
+    }
+    return names.get(type(value), "a number" if isinstance(value, int | float) else "a value")
