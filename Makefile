@@ -1,0 +1,110 @@
+# The same words in the README, here and in continuous integration. `make help` lists them.
+# On Windows, where make is rare, the README gives the lines to type instead.
+
+PYTHON ?= python3
+VENV ?= .venv
+EXTRAS ?=
+TEST_ARGS ?= -n 2 --dist loadfile
+LAB_ARGS ?=
+WHERE ?=
+
+bin := $(VENV)/bin
+python := $(bin)/python
+comma := ,
+empty :=
+space := $(empty) $(empty)
+
+# $(call ready,EXTRAS) is the stamp file of an environment with these extras in it.
+ready = $(VENV)/.ready$(addprefix -,$(subst $(space),+,$(strip $(sort $(subst $(comma), ,$1)))))
+
+# What a learner has no use for: nbgrader's toolbar for making assignments, its list of courses.
+instructor_tools := $(addprefix @jupyter/nbgrader:,create-assignment formgrader course-list assignment-list)
+# JupyterLab's question about news covers a corner of the page.
+noise := @jupyterlab/apputils-extension:announcements
+
+# As root (a container) Jupyter wants to be told; BROWSER=none means: print the address only.
+lab_flags := $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(filter none,$(BROWSER)),--no-browser)
+# Terminals and `!` lines in JupyterLab find the environment's commands first, and so does
+# nbgrader, which starts alembic by its bare name to make a new gradebook.
+on_path = PATH="$$(cd $(bin) && pwd):$$PATH"
+start_lab = $(on_path) $(python) -m jupyterlab $(lab_flags) $(LAB_ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help lab instructor test selftest lint build release hub constraints clean
+.DELETE_ON_ERROR:
+
+help: ## list these words
+	@echo 'make WORD, where WORD is one of:'
+	@sed -n 's/^\([a-z]*\):.*## /\1: /p' $(firstword $(MAKEFILE_LIST)) | awk -F': ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@echo 'Settings: PYTHON=python3.13  VENV=folder  EXTRAS=all  TEST_ARGS="-k tokens"  LAB_ARGS="--port 9999"  WHERE=workbook'
+
+lab: $(VENV)/.for-learners ## set up, lay your copy of the labs in workbook/, open JupyterLab
+	@$(python) -m grader workbook
+	@$(start_lab)
+
+instructor: $(VENV)/.for-instructors ## set up with a gradebook, open JupyterLab with nbgrader's instructor tools
+	@mkdir -p grader/classroom
+	@$(on_path) $(python) -m nbgrader db assignment list
+	@$(start_lab)
+
+test: $(call ready,test $(EXTRAS)) ## run the whole test suite
+	$(python) -m pytest $(TEST_ARGS)
+
+selftest: $(call ready,$(EXTRAS)) ## run the fifteen checks on the solutions, or on WHERE=workbook
+	@$(python) -m grader selftest $(WHERE)
+
+lint: $(call ready,test) ## check style (ruff) and types (mypy)
+	$(python) -m ruff check .
+	$(python) -m ruff format --check .
+	$(python) -m mypy
+
+build: $(call ready,test $(EXTRAS)) ## make the labs again from solutions/ and the library
+	$(python) -m grader build
+
+release: $(call ready,$(EXTRAS)) ## pack the labs into a zip archive for people without git
+	$(python) -m grader release
+
+hub: $(call ready,hub $(EXTRAS)) $(bin)/configurable-http-proxy ## add JupyterHub and its proxy (needs npm)
+
+constraints: $(python) ## choose and write down a current version of everything (needs network)
+	$(python) -m pip install --quiet 'uv>=0.9'
+	$(python) -m uv pip compile --quiet --universal --all-extras --upgrade --no-annotate \
+	  --custom-compile-command 'make constraints' --output-file constraints.txt pyproject.toml
+
+clean: ## remove the environment and caches; your workbook and a class's grades stay
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find course grader tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(python):
+	@command -v $(PYTHON) >/dev/null || \
+	  { echo 'There is no $(PYTHON) here. Install Python 3.11 or newer, or name yours: make lab PYTHON=python3.12' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit("$(PYTHON) is Python %d.%d; the course needs 3.11 or newer. Name another one: make lab PYTHON=python3.12" % v if v < (3, 11) else 0)'
+	@echo 'Setting up the environment in $(VENV). The first time this takes a few minutes.'
+	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(VENV)/.ready: $(python) pyproject.toml constraints.txt
+	$(python) -m pip install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.ready-%: $(python) pyproject.toml constraints.txt
+	$(python) -m pip install --quiet -c constraints.txt -e '.[$(subst +,$(comma),$*)]'
+	@touch $@
+
+# $(call labextension,disable|enable,NAMES): Jupyter's remarks are shown only when it fails.
+labextension = out=$$($(python) -m jupyter labextension $1 --level=sys_prefix $2 2>&1) || { echo "$$out" >&2; exit 1; }
+
+$(VENV)/.for-learners: $(call ready,$(EXTRAS))
+	@$(call labextension,disable,$(instructor_tools) $(noise))
+	@rm -f $(VENV)/.for-instructors
+	@touch $@
+
+$(VENV)/.for-instructors: $(call ready,$(EXTRAS))
+	@$(call labextension,enable,$(instructor_tools))
+	@rm -f $(VENV)/.for-learners
+	@touch $@
+
+$(bin)/configurable-http-proxy: $(python)
+	@command -v npm >/dev/null || \
+	  { echo 'JupyterHub needs its proxy, which comes with npm: install Node.js 20 or newer first.' >&2; exit 1; }
+	npm install --silent --global --prefix $(VENV) configurable-http-proxy@5
+	@touch $@
