@@ -226,9 +226,9 @@ def find_document(query: str) -> str | None:
 
 # --- Tools: what the agent can call --------------------------------------------------------------
 
-MISSING_FIELD: State = {"hata": "eksik alan"}
-NO_SUBSCRIBER: State = {"hata": "abone yok"}
-NOT_FOUND: State = {"hata": "bulunamadi"}
+MISSING_FIELD = "eksik alan"
+NO_SUBSCRIBER = "abone yok"
+NOT_FOUND = "bulunamadi"
 
 
 def _lacks(fields: State, *required: str) -> bool:
@@ -238,7 +238,7 @@ def _lacks(fields: State, *required: str) -> bool:
 def _read_meter(fields: State) -> State:
     subscriber = subscribers().get(str(fields.get("abone")))
     if subscriber is None:
-        return NO_SUBSCRIBER
+        return {"hata": NO_SUBSCRIBER}
     return {
         "onceki": subscriber.previous,
         "simdiki": subscriber.current,
@@ -249,26 +249,28 @@ def _read_meter(fields: State) -> State:
 
 def _compute_consumption(fields: State) -> State:
     if _lacks(fields, "onceki", "simdiki"):
-        return MISSING_FIELD
+        return {"hata": MISSING_FIELD}
     return {"m3": consumption(fields["onceki"], fields["simdiki"])}
 
 
 def _compute_charge(fields: State) -> State:
     if _lacks(fields, "m3"):
-        return MISSING_FIELD
+        return {"hata": MISSING_FIELD}
     return {"tutar": tariff(fields["m3"], str(fields.get("tip", "mesken")))}
 
 
 def _search_documents(fields: State) -> State:
     if _lacks(fields, "anahtar"):
-        return MISSING_FIELD
+        return {"hata": MISSING_FIELD}
     code = find_document(str(fields["anahtar"]))
-    return NOT_FOUND if code is None else {"kod": code, "metin": DOCUMENTS[code]}
+    if code is None:
+        return {"hata": NOT_FOUND}
+    return {"kod": code, "metin": DOCUMENTS[code]}
 
 
 def _write_record(fields: State) -> State:
     if _lacks(fields, "abone", "sutun", "deger"):
-        return MISSING_FIELD
+        return {"hata": MISSING_FIELD}
     return {"yazildi": True} | {name: fields[name] for name in ("abone", "sutun", "deger")}
 
 
@@ -753,12 +755,14 @@ def sweep_table(
     Raises ValueError as :func:`sweep` does.
     """
     base = baseline(seed)
-    lines = [
+    summary = (
         f"baseline: steps {base.steps}, calls {base.calls}, trace tokens {base.tokens}, "
-        f"errors {base.errors}, success {base.success:.4f}",
-        "",
-        "keep policy         steps calls   tokens errors needed  success | 2nd run tokens, success",
-    ]
+        f"errors {base.errors}, success {base.success:.4f}"
+    )
+    head = (
+        "keep policy         steps calls   tokens errors needed  success | 2nd run tokens, success"
+    )
+    lines = [summary, "", head]
     for row in sweep(seed, keeps, policies):
         run = row.first
         lines.append(
@@ -1003,12 +1007,14 @@ def spread_table(rows: Sequence[SpreadRow]) -> str:
         f"mean ± half of the {level:.0%} interval (Student's t over the seeds)",
         "keep policy                 tokens         errors        needed           success",
     ]
-    for row in rows:
-        lines.append(
+    lines += [
+        (
             f"{_budget_text(row.keep):>4} {row.policy:<14}"
             f" {_plus_minus(row.tokens, 0):>14} {_plus_minus(row.errors, 1):>14}"
             f" {_plus_minus(row.needed, 1):>13} {_plus_minus(row.success, 4):>17}"
         )
+        for row in rows
+    ]
     lines += [
         "",
         "difference, seed by seed             tokens beyond noise           success beyond noise",
