@@ -96,14 +96,14 @@ def report(figures: dict[str, Any]) -> str:
         "both tables (limit 500 ms)",
         f"  caches empty           {tables['cold'] * 1e3:8.1f} ms",
         f"  caches filled          {tables['warm'] * 1e3:8.1f} ms",
-        f"  without token cache    {tables['without_token_cache'] * 1e3:8.1f} ms"
-        f"   {figures['token_cache_ratio']:.2f} times as long",
+        f"  without token cache    {tables['without_token_cache'] * 1e3:8.1f} ms",
+        f"                         {figures['token_cache_ratio']:8.2f} times as long as filled",
         f"nine rows over {figures['seeds']} seeds",
     ]
     for count, taken in figures["spread_s"].items():
         ratio = figures["spread_ratio"][count]
         lines.append(
-            f"  {count:2d} at most at work     {taken:8.2f} s    {ratio:.2f} times as fast"
+            f"  workers={count:<3d}            {taken:8.2f} s    {ratio:.2f} times as fast"
         )
     lines.append(f"  same rows: {'yes' if figures['same_rows'] else 'no'}")
     return "\n".join(lines)
