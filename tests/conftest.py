@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-# Plots are drawn without a window; a person's own gateway and key never meet a test.
-os.environ["MPLBACKEND"] = "Agg"
+# A person's own gateway and key never meet a test.
 for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
     os.environ.pop(name, None)
 
