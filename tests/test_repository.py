@@ -482,7 +482,7 @@ def committed_texts() -> Iterator[tuple[str, str]]:
 REGISTRIES = re.compile(
     r"pypi\.(org|python)|pythonhosted\.|npmjs\.(org|com)|yarnpkg\.com"
     r"|(deb|security|ftp)\.debian\.|archive\.ubuntu\.|anaconda\.(org|com)|proxy\.golang\."
-    r"|--(extra-)?index-url|--find-links|--trusted-host"
+    r"|--(extra-)?index-url|--(find-links|trusted-host)\b"
 )
 # Folders of one machine, and what a notebook leaves of the kernel that ran it.
 MACHINE = re.compile(
