@@ -985,7 +985,7 @@ def _central_mass(angle: float, freedom: int) -> float:
     odd = freedom % 2
     term = math.cos(angle) if odd else 1.0
     series = term if freedom > 1 else 0.0
-    for k in range(2 + odd, freedom - 1, 2):
+    for k in range(2 + odd, freedom, 2):
         term *= (k - 1) / k * math.cos(angle) ** 2
         series += term
     if odd:

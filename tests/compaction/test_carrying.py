@@ -394,8 +394,13 @@ def test_documents_are_found_by_the_largest_overlap():
     assert find_document("planli kesinti") == "KS01"
 
 
+def test_documents_share_tokens_not_words():
+    # No word in common with any document; "abone" is a piece of abonesinin and of abonesinde.
+    assert find_document("A001 abonesinin bu donem bedeli nedir") == "TR02"
+
+
 def test_of_equal_overlaps_the_first_document_wins():
-    # "iki" stands in TR02 and AR01, "bir" (of "birim" only as a whole piece) in KS01.
+    # "iki" stands in TR02 and in AR01; "bir" in KS01 only, since "birim" is one token.
     assert find_document("iki") == "TR02"
     assert find_document("bir") == "KS01"
     assert find_document("bir iki") == "TR02"
@@ -591,6 +596,7 @@ def test_a_function_gets_plain_copies_and_only_over_the_budget():
         (lambda state, keep, needed: "abone", "expected a list of field names, got str"),
         (lambda state, keep, needed: ["bedel"], "'bedel' is not a field of the state"),
         (lambda state, keep, needed: [0], "0 is not a field of the state"),
+        (lambda state, keep, needed: [["abone"]], "['abone'] is not a field of the state"),
         (lambda state, keep, needed: [], "dropped 0 of 7 fields, but only 3 may remain"),
         (lambda state, keep, needed: list(state)[:1] * 9, "dropped 1 of 7 fields"),
     ],
@@ -649,6 +655,22 @@ def test_a_run_is_the_sum_of_its_tasks():
     assert sum(outcome.correct for outcome in outcomes) == run.success * 24
     for task, outcome in zip(tasks(), outcomes, strict=True):
         assert outcome.correct == (outcome.state.get("sonuc") == task.answer)
+
+
+def test_a_field_that_is_back_in_time_for_the_call_was_not_lacking():
+    # Of what tools declare only deger is ever dropped, and the agent sets it before each call
+    # that declares it: to None, since the result is dropped as well, so such calls fail.
+    spare = ["deger", "sonuc", "bolge", "tutar", "yazildi", "kod", "metin"]
+
+    def drop_spare(state, keep, needed):
+        return [name for name in spare if name in state][: len(state) - keep]
+
+    failed_without = sum(
+        outcome.state.get("deger", 0) is None and outcome.errors > 0
+        for outcome in (run_task(task, 7, drop_spare, seed) for task in tasks() for seed in (1, 2))
+    )
+    assert failed_without > 0
+    assert simulate(7, drop_spare, 1).needed == simulate(7, drop_spare, 2).needed == 0
 
 
 def test_run_task_without_carrying_is_the_baseline():
