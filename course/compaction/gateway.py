@@ -27,10 +27,12 @@ from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
+from compaction.history import HistoryError
 from compaction.messages import Message, image_count, problems, text_of, transcript
 from compaction.tokens import IMAGE_TOKENS, count_chars
 
 if TYPE_CHECKING:
+    import argparse
     import asyncio
 
     from openai import OpenAI
@@ -100,7 +102,7 @@ SCRIPT_OVER = "(The script of this gateway has no further reply.)"
 """The reply to every turn after the last one of the script."""
 
 
-class ScriptError(ValueError):
+class ScriptError(HistoryError):
     """A script that the gateway cannot follow; the text names the reply and what was expected."""
 
 
@@ -119,6 +121,8 @@ def read_script(path: str) -> list[Reply]:
         raise ScriptError(f"{path}: {place}: expected JSON, a list of replies") from error
     except ValueError as error:
         raise ScriptError(f"{path}: expected text in UTF-8") from error
+    except RecursionError as error:
+        raise ScriptError(f"{path}: expected a list of replies, not nested so deeply") from error
     if not isinstance(script, list):
         raise ScriptError(f"{path}: expected a list of replies, got {_kind(script)}")
     for number, reply in enumerate(script, start=1):
@@ -524,7 +528,7 @@ def _restore_calls(message: Message, ids: Iterator[str]) -> None:
 def _is_json_object(text: str) -> bool:
     try:
         return isinstance(json.loads(text), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
@@ -678,8 +682,9 @@ class Gateway:
     objects or their short forms. A callable reply runs in the server's thread and must be quick;
     when it raises, the client gets status 500 with the exception's text, now and on a retry.
 
-    Any API key is accepted. ``start`` raises OSError when the port is taken, and ScriptError is
-    raised here for a reply that is none.
+    Any API key and model is accepted; limits and sampling parameters are checked, and change
+    nothing. ``start`` raises OSError when the port is taken; a reply that is none raises
+    ScriptError here.
 
     >>> with Gateway(script=["Hello."]) as gateway:
     ...     gateway.base_url.startswith("http://127.0.0.1:")
@@ -831,6 +836,10 @@ class Gateway:
         except _Refusal as refusal:
             self._record(method, path, "other", None, refusal.status)
             answer = _error_answer(refusal)
+        except Exception as error:  # whatever it is, the client must not wait for ever
+            text = f"The gateway failed: {type(error).__name__}: {error}"
+            self._record(method, path, "other", None, 500)
+            answer = _error_answer(_Refusal(500, text, type="server_error"))
         delivered = False
         try:
             delivered = await self._send(request, answer)
@@ -1030,6 +1039,55 @@ def serve(
         except KeyboardInterrupt:
             print("stopped", file=out, flush=True)
     return 0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what ``python -m compaction gateway`` takes to its parser."""
+    from argparse import ArgumentTypeError
+
+    def fault(text: str) -> Fault:
+        try:
+            return Fault.parse(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from error
+
+    def port(text: str) -> int:
+        if not text.isdecimal() or int(text) > 65535:
+            raise ArgumentTypeError(f"expected a port number, 0 to 65535, got {text!r}")
+        return int(text)
+
+    parser.add_argument(
+        "--script", metavar="FILE", help="a JSON list of replies, each a text or a message"
+    )
+    parser.add_argument(
+        "--summaries",
+        metavar="FILE",
+        help="the same for summary requests (default: sentences copied from the stretch)",
+    )
+    parser.add_argument(
+        "--port", type=port, default=0, help="the port on 127.0.0.1 (default: a free one)"
+    )
+    parser.add_argument(
+        "--fault",
+        metavar="FAULT",
+        type=fault,
+        action="append",
+        default=[],
+        help="let requests meet a fault: NAME the next one, NAME*2 the next two, NAME/3 every "
+        "third; then @turn or @summary for these only; may be repeated",
+    )
+    modes = "\n".join(f"  {name:<18} {about}" for name, about in FAULTS.items())
+    parser.epilog = f"faults:\n{modes}\n\n{parser.epilog or ''}".rstrip()
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve what the command line asks for until Ctrl-C; raises ScriptError and OSError."""
+    return serve(
+        read_script(options.script) if options.script else (),
+        summaries=read_script(options.summaries) if options.summaries else (),
+        port=options.port,
+        faults=options.fault,
+    )
 
 
 # --- asking a model for a summary -------------------------------------------------------

@@ -20,7 +20,9 @@ from typing import Any
 import openai
 import pytest
 
+from compaction.cli import main
 from compaction.gateway import (
+    FAULTS,
     SCRIPT_OVER,
     TOKENS_PER_MESSAGE,
     Fault,
@@ -231,7 +233,7 @@ def test_callable_reply_sees_the_request_and_cannot_change_the_record(start: Any
     assert gateway.requests[0].body["messages"] == HELLO
 
 
-def divide_by_zero(body: dict[str, Any]) -> str:
+def divide_by_zero(*_: Any) -> Any:
     return str(1 / 0)
 
 
@@ -252,6 +254,18 @@ def test_callable_that_fails_gives_500_each_time_and_the_server_goes_on(
         with pytest.raises(openai.InternalServerError, match=named):
             ask(client)
     assert [seen.status for seen in gateway.requests] == [500, 500]
+    assert client.models.list().data
+
+
+def test_a_fault_of_the_gateway_itself_is_answered(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway, client = start(["Hello."])
+    monkeypatch.setattr("compaction.gateway.scripted_usage", divide_by_zero)
+    with pytest.raises(openai.InternalServerError, match="ZeroDivisionError"):
+        ask(client)
+    assert gateway.requests[0].status == 500
+    monkeypatch.undo()
     assert client.models.list().data
 
 
@@ -354,10 +368,8 @@ def test_stream_of_a_call_without_text_has_null_content(start: Any) -> None:
 
 def test_a_stream_arrives_piece_by_piece(start: Any) -> None:
     _, client = start(["x" * 64], chunk_delay_s=0.05)
-    arrivals = []
-    for chunk in ask(client, stream=True):
-        if chunk.choices[0].delta.content:
-            arrivals.append(time.monotonic())
+    stream = ask(client, stream=True)
+    arrivals = [time.monotonic() for chunk in stream if chunk.choices[0].delta.content]
     assert len(arrivals) == 4
     assert arrivals[-1] - arrivals[0] > 0.1
 
@@ -961,10 +973,17 @@ def test_importing_the_module_loads_no_server_and_no_client() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
-def test_serve_prints_the_address_answers_and_stops_on_ctrl_c() -> None:
+@pytest.mark.parametrize("way", ["serve", "command line"])
+def test_serve_prints_the_address_answers_and_stops_on_ctrl_c(way: str, tmp_path: Any) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('["Hello."]', encoding="utf-8")
     program = "from compaction.gateway import serve; raise SystemExit(serve(['Hello.']))"
+    command = {
+        "serve": [sys.executable, "-c", program],
+        "command line": [sys.executable, "-m", "compaction", "gateway", "--script", str(script)],
+    }[way]
     process = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
     )
     try:
         assert process.stdout is not None
@@ -989,6 +1008,50 @@ def test_serve_names_a_taken_port() -> None:
         assert out.getvalue() == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "named"),
+    [
+        (["--script", "none.json"], 2, "none.json: cannot be read"),
+        (["--port", "99999"], 2, "0 to 65535"),
+        (["--fault", "fast"], 2, "no fault is named 'fast'; known are usage-missing"),
+        (["--port", "TAKEN"], 1, "cannot listen on 127.0.0.1:"),
+    ],
+)
+def test_a_wrong_command_line_gets_one_line(
+    arguments: list[str], code: int, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        given = [a.replace("TAKEN", str(taken.getsockname()[1])) for a in arguments]
+        try:
+            ended = main(["gateway", *given])
+        except SystemExit as exit:
+            ended = int(exit.code or 0)
+    captured = capsys.readouterr()
+    assert ended == code and captured.out == ""
+    assert named in captured.err and captured.err.count("\n") == 1
+
+
+def test_the_command_lines_faults_and_scripts_reach_the_gateway(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(
+        "compaction.gateway.serve", lambda *args, **kwargs: given.append((args, kwargs)) or 0
+    )
+    turns, summaries = tmp_path / "turns.json", tmp_path / "summaries.json"
+    turns.write_text('["Hello."]', encoding="utf-8")
+    summaries.write_text(json.dumps([SUMMARY]), encoding="utf-8")
+    files = ["--script", str(turns), "--summaries", str(summaries)]
+    assert main(["gateway", *files, "--port", "8000", "--fault", "slow", "--fault", "slow/3"]) == 0
+    faults = [Fault("slow"), Fault("slow", every=3)]
+    expected = {"summaries": [SUMMARY], "port": 8000, "faults": faults}
+    assert given == [((["Hello."],), expected)]
+    with pytest.raises(SystemExit):
+        main(["gateway", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert all(f"{name} {about}" in shown for name, about in FAULTS.items())
+
+
 # --- a script from a file ---------------------------------------------------------------
 
 
@@ -1006,6 +1069,7 @@ def test_read_script(tmp_path: Any) -> None:
         (b'{"content": "a"}', "expected a list of replies, got an object"),
         (b'["a",\n', "line 2, column 1: expected JSON"),
         (b'["\xff"]', "expected text in UTF-8"),
+        (b"[" * 100_000, "not nested so deeply"),
     ],
 )
 def test_read_script_names_file_place_and_expectation(
