@@ -83,11 +83,13 @@ $(python):
 	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.ready: $(python) pyproject.toml constraints.txt
-	$(python) -m pip install --quiet -c constraints.txt -e .
+	@echo 'Installing what is missing ...'
+	@$(python) -m pip install --quiet -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/.ready-%: $(python) pyproject.toml constraints.txt
-	$(python) -m pip install --quiet -c constraints.txt -e '.[$(subst +,$(comma),$*)]'
+	@echo 'Installing what is missing ...'
+	@$(python) -m pip install --quiet -c constraints.txt -e '.[$(subst +,$(comma),$*)]'
 	@touch $@
 
 # $(call labextension,disable|enable,NAMES): Jupyter's remarks are shown only when it fails.
