@@ -36,7 +36,7 @@ SEED = 20260218
 
 KINDS = (
     *("english", "code", "json", "markdown", "shell", "diff"),
-    *("chinese", "japanese", "korean", "mixed"),
+    *("chinese", "japanese", "korean", "mixed", "stray"),
     *("russian", "turkish", "scripts", "emoji", "base64", "digits"),
 )
 

@@ -78,6 +78,9 @@ def test_kinds_are_what_they_say(counts):
         assert cjk_share(kind) > 0.9
     assert cjk_share("korean") > 0.6  # Korean has spaces between its words
     assert 0.1 < cjk_share("mixed") < 0.4
+    for piece in counts.pieces:  # what misleads a plain fit: one to three CJK characters
+        if piece.kind == "stray":
+            assert 1 <= piece.chars.cjk <= 3, piece.id
     assert all(
         cjk_share(k) == 0 for k in ("english", "code", "json", "russian", "base64", "digits")
     )
