@@ -227,6 +227,7 @@ MAX_EXTRACT_CHARACTERS = 1600
 
 _SHARES = dict(zip(KEYS, (0.45, 0.2, 0.15, 0.2), strict=True))
 _MAX_LINE = 240
+_MIN_LINE = 40  # a line cut shorter than this says nothing
 _NOTHING = {"en": "none", "zh": "无"}
 _FACTS, _CHANGES, _UNFINISHED, _KEYS = KEYS
 
@@ -287,25 +288,39 @@ def extract(messages: Sequence[Message]) -> str:
         # A copied line must not read as a heading or open a code fence.
         if not _HEADING.match(line.text) and not _FENCE.match(line.text)
     ]
-    sections = {}
-    for key in KEYS:
-        chosen = _choose([line for line in lines if line.key == key], bound * _SHARES[key])
-        sections[key] = "\n".join(f"- {text}" for text in chosen) or _NOTHING[language]
+    of_key = {key: [line for line in lines if line.key == key] for key in KEYS}
+    chosen = {key: _choose(of_key[key], bound * _SHARES[key]) for key in KEYS}
+    # A long edit must not read as "none": what other headings left over goes to an empty one.
+    for key in (_CHANGES, _UNFINISHED, _FACTS, _KEYS):
+        spare = int(bound) - sum(len(text) for texts in chosen.values() for text in texts)
+        if of_key[key] and not chosen[key] and spare >= _MIN_LINE:
+            chosen[key] = [_most_important(of_key[key], spare)]
+    sections = {
+        key: "\n".join(f"- {text}" for text in chosen[key]) or _NOTHING[language] for key in KEYS
+    }
     return render_summary(sections, language)
 
 
 def _choose(lines: Sequence[_Line], bound: float) -> list[str]:
     """Choose within the bound, what matters most and is newest first; keep their order."""
-    newest_first = sorted(enumerate(lines), key=lambda pair: (pair[1].rank, -pair[0]))
     chosen: dict[str, int] = {}
     used = 0
-    for position, line in newest_first:
+    for position, line in _by_importance(lines):
         text = fold(line.text)[:_MAX_LINE]
         # Pinned facts go in whatever the bound says: losing one abandons the compaction.
         if text and text not in chosen and (line.rank == 0 or used + len(text) <= bound):
             chosen[text] = position
             used += len(text)
     return sorted(chosen, key=chosen.__getitem__)
+
+
+def _by_importance(lines: Sequence[_Line]) -> list[tuple[int, _Line]]:
+    return sorted(enumerate(lines), key=lambda pair: (pair[1].rank, -pair[0]))
+
+
+def _most_important(lines: Sequence[_Line], room: int) -> str:
+    """Return the line that matters most, cut to the room (characters) that there is."""
+    return fold(_by_importance(lines)[0][1].text)[: min(room, _MAX_LINE)]
 
 
 def _candidates(messages: Sequence[Message]) -> Iterator[_Line]:
