@@ -298,12 +298,14 @@ class TokenMeter:
         self._anchor: _Anchor | None = None
         self._seen: list[Message] = []  # snapshots of the history counted last
         self._sizes: list[Size] = [Size()]  # sizes of its beginnings, shortest first
+        self._tools: list[Mapping[str, Any]] = []  # snapshot of the schemas measured last
+        self._tools_size = Size()
 
     def count(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None
     ) -> int:
         """Return the prompt tokens that a request with these messages and tools would cost."""
-        size, tools_size = self._measure(messages), size_of_tools(tools)
+        size, tools_size = self._measure(messages), self._measure_tools(tools)
         whole = size.plus(tools_size)
         anchor = self._anchor
         if anchor is None:
@@ -327,7 +329,7 @@ class TokenMeter:
         tokens = _prompt_tokens(usage)
         if tokens is None or tokens <= 0:
             return
-        tools_size = size_of_tools(tools)
+        tools_size = self._measure_tools(tools)
         size = self._measure(messages).plus(tools_size)
         # An image has its own flat price; a sample is about characters.
         text_tokens = max(1, tokens - IMAGE_TOKENS * size.images)
@@ -364,6 +366,15 @@ class TokenMeter:
                 self._seen.append(copy.deepcopy(message))
                 self._sizes.append(self._sizes[-1].plus(size_of(message)))
         return self._sizes[len(messages)]
+
+    def _measure_tools(self, tools: Sequence[Mapping[str, Any]] | None) -> Size:
+        """Return the size of the tool schemas, measured once as long as they stay the same."""
+        if not tools:
+            return Size()
+        if self._tools != list(tools):
+            self._tools = copy.deepcopy(list(tools))
+            self._tools_size = size_of_tools(tools)
+        return self._tools_size
 
 
 def _prompt_tokens(usage: Any) -> int | None:
