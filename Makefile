@@ -15,7 +15,8 @@ empty :=
 space := $(empty) $(empty)
 
 # $(call ready,EXTRAS) is the stamp file of an environment with these extras in it.
-ready = $(VENV)/.ready$(addprefix -,$(subst $(space),+,$(strip $(sort $(subst $(comma), ,$1)))))
+ready = $(VENV)/.ready$(addprefix -,$(subst $(space),+,$(call choose,$(sort $(subst $(comma), ,$1)))))
+choose = $(if $(filter all,$1),all,$(strip $1))
 
 # What a learner has no use for: nbgrader's toolbar for making assignments, its list of courses.
 instructor_tools := $(addprefix @jupyter/nbgrader:,create-assignment formgrader course-list assignment-list)
@@ -53,7 +54,7 @@ test: $(call ready,test $(EXTRAS)) ## run the whole test suite
 selftest: $(call ready,$(EXTRAS)) ## run the fifteen checks on the solutions, or on WHERE=workbook
 	@$(python) -m grader selftest $(WHERE)
 
-lint: $(call ready,test) ## check style (ruff) and types (mypy)
+lint: $(call ready,test $(EXTRAS)) ## check style (ruff) and types (mypy)
 	$(python) -m ruff check .
 	$(python) -m ruff format --check .
 	$(python) -m mypy
