@@ -344,10 +344,18 @@ needs_make = pytest.mark.skipif(
 )
 
 
+def fresh_environment(**settings: str) -> dict[str, str]:
+    """Return this process's environment without what a make that runs the tests left in it."""
+    ours = {"EXTRAS", "LAB_ARGS", "PYTHON", "TEST_ARGS", "VENV", "WHERE", "MFLAGS"}
+    kept = {k: v for k, v in os.environ.items() if k not in ours and not k.startswith("MAKE")}
+    return kept | settings
+
+
 def run_make(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["make", "--no-print-directory", *arguments],
+        ["make", *arguments],
         cwd=REPOSITORY,
+        env=fresh_environment(),
         capture_output=True,
         text=True,
         timeout=60,
@@ -405,7 +413,7 @@ def test_make_lab_lays_a_workbook_and_prints_an_address(tmp_path: Path) -> None:
         server = subprocess.Popen(
             command,
             cwd=clone,
-            env={**os.environ, "BROWSER": "none"},
+            env=fresh_environment(BROWSER="none"),
             stdout=stream,
             stderr=subprocess.STDOUT,
             start_new_session=True,
