@@ -1,0 +1,302 @@
+"""Texts of messages, and what an API would refuse."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from hypothesis import given
+
+from compaction.messages import (
+    ROLES,
+    SUMMARY_PREFIX,
+    Call,
+    calls_of,
+    content_of,
+    image_count,
+    is_summary,
+    marked_text,
+    problems,
+    text_of,
+    tools_text,
+    transcript,
+)
+from tests.compaction.strategies import histories, valid_histories
+
+BASE64 = "data:image/png;base64," + "iVBORw0KGgo" * 500
+
+
+def call(call_id="c1", name="read_file", arguments='{"path": "calc.py"}'):
+    return {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
+
+
+def assistant(*calls, content=None):
+    return {"role": "assistant", "content": content, "tool_calls": list(calls)}
+
+
+def result(call_id="c1", content="ok"):
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+# --- text -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("hello", "hello"),
+        ("", ""),
+        (None, ""),
+        ([], ""),
+        (["one", "two"], "one\ntwo"),
+        (
+            [{"type": "text", "text": "one"}, "two", {"type": "text", "text": "three"}],
+            "one\ntwo\nthree",
+        ),
+        ([{"type": "input_text", "text": "one"}], "one"),
+        ([{"type": "refusal", "refusal": "I will not"}], "I will not"),
+        ([{"type": "text"}], ""),
+        ([{"type": "text", "text": None}], ""),
+        ([{"type": "text", "text": 7}], ""),
+        ([{"type": "image_url", "image_url": {"url": BASE64}}], ""),
+        ([{"type": "image_url", "text": "alt", "image_url": {"url": BASE64}}], ""),
+        ([{"type": "input_image", "image_url": BASE64}], ""),
+        ([{"type": "input_audio", "input_audio": {"data": "UklGR" * 99}}], ""),
+        (7, ""),
+        ({"text": "an object"}, ""),
+    ],
+)
+def test_content_of_every_form(content, expected):
+    assert content_of({"role": "user", "content": content}) == expected
+    assert text_of({"role": "user", "content": content}) == expected
+
+
+def test_content_of_a_message_without_content():
+    assert content_of({"role": "assistant"}) == ""
+
+
+def test_text_holds_content_then_calls_one_a_line():
+    message = assistant(call("c1"), call("c2", "run_tests", "{}"), content="I look.")
+    assert text_of(message) == 'I look.\nread_file {"path": "calc.py"}\nrun_tests {}'
+    assert content_of(message) == "I look."
+
+
+def test_text_of_calls_alone_begins_with_the_first_call():
+    assert text_of(assistant(call())) == 'read_file {"path": "calc.py"}'
+
+
+def test_arguments_may_be_an_object_and_keep_their_letters():
+    message = assistant(call(arguments={"path": "数据.csv", "lines": [1, 2]}))
+    assert calls_of(message) == [Call("c1", "read_file", '{"path": "数据.csv", "lines": [1, 2]}')]
+    assert "数据.csv" in text_of(message)
+
+
+def test_a_custom_call_carries_its_input():
+    custom = {"id": "c7", "type": "custom", "custom": {"name": "run_python", "input": "print(1)"}}
+    assert calls_of(assistant(custom)) == [Call("c7", "run_python", "print(1)")]
+    assert text_of(assistant(custom)) == "run_python print(1)"
+
+
+@pytest.mark.parametrize(
+    ("broken", "expected"),
+    [
+        ({"id": "c1"}, Call("c1", "", "")),
+        ({"id": 5, "function": {"name": "f", "arguments": "{}"}}, Call(None, "f", "{}")),
+        ({"function": {"name": "f"}}, Call(None, "f", "")),
+        ({"id": "c1", "function": "f"}, Call("c1", "", "")),
+        ({"id": "c1", "function": {"name": None, "arguments": None}}, Call("c1", "", "")),
+    ],
+)
+def test_a_broken_call_is_read_as_far_as_it_goes(broken, expected):
+    assert calls_of(assistant(broken)) == [expected]
+
+
+@pytest.mark.parametrize("value", [None, [], "text", 7, {}])
+def test_tool_calls_that_are_none(value):
+    assert calls_of({"role": "assistant", "content": "x", "tool_calls": value}) == []
+
+
+@pytest.mark.parametrize("role", [r for r in ROLES if r != "assistant"])
+def test_only_an_assistant_message_has_calls(role):
+    assert calls_of({"role": role, "content": "x", "tool_calls": [call()]}) == []
+    assert text_of({"role": role, "content": "x", "tool_calls": [call()]}) == "x"
+
+
+# --- transcript and images ----------------------------------------------------------------
+
+
+def test_transcript_marks_roles_and_begins_with_the_tools():
+    tools = [{"type": "function", "function": {"name": "查", "parameters": {}}}]
+    history = [{"role": "system", "content": "s"}, assistant(call()), result()]
+    assert transcript(history, tools) == (
+        'tools: [{"type":"function","function":{"name":"查","parameters":{}}}]\n'
+        'system: s\nassistant: read_file {"path": "calc.py"}\ntool: ok\n'
+    )
+
+
+@pytest.mark.parametrize("tools", [None, []])
+def test_no_tools_leave_no_trace(tools):
+    assert tools_text(tools) == ""
+    assert transcript([], tools) == ""
+
+
+@given(histories())
+def test_transcript_is_additive(history):
+    assert transcript(history) == "".join(transcript([message]) for message in history)
+    assert transcript(history) == "".join(map(marked_text, history))
+
+
+def test_images_are_counted_and_their_data_is_no_text():
+    history = [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "look"},
+                {"type": "image_url", "image_url": {"url": BASE64}},
+                {"type": "input_image", "image_url": BASE64},
+                {"type": "image", "source": {"data": BASE64}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "image_url", "image_url": {}}]},
+        {"role": "user", "content": "image_url"},
+        {"role": "user", "content": None},
+        {"role": "user", "content": ["image_url"]},
+    ]
+    assert image_count(history) == 4
+    assert "base64" not in transcript(history)
+
+
+# --- summaries --------------------------------------------------------------------------
+
+
+def test_only_a_user_message_is_a_summary():
+    text = f"{SUMMARY_PREFIX}\nConfirmed facts: a"
+    assert is_summary({"role": "user", "content": text})
+    assert is_summary({"role": "user", "content": [{"type": "text", "text": text}]})
+    for role in ("system", "developer", "assistant", "tool"):
+        assert not is_summary({"role": role, "content": text})
+    assert not is_summary({"role": "user", "content": "see " + text})
+
+
+# --- problems ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("history", "expected"),
+    [
+        ([], ["the list of messages is empty"]),
+        (["hi"], ["a message is text, not an object"]),
+        ([None], ["a message is null, not an object"]),
+        ([{"role": "bot", "content": "x"}], ["a message has the unknown role 'bot'"]),
+        ([{"content": "x"}], ["a message has the unknown role None"]),
+        ([{"role": "user"}], ["a user message has no content"]),
+        ([{"role": "user", "content": None}], ["a user message has no content"]),
+        ([{"role": "assistant", "content": None}], ["an assistant message has no content"]),
+        (
+            [{"role": "user", "content": 7}],
+            ["a user message has a number as content, not text or parts"],
+        ),
+        (
+            [{"role": "user", "content": {"text": "x"}}],
+            ["a user message has an object as content, not text or parts"],
+        ),
+        (
+            [{"role": "user", "content": ["x"]}],
+            ["a user message has a content part without a type"],
+        ),
+        (
+            [{"role": "user", "content": [{"text": "x"}]}],
+            ["a user message has a content part without a type"],
+        ),
+        (
+            [{"role": "user", "content": "x", "tool_calls": [call()]}],
+            ["a user message has tool calls; only an assistant message may"],
+        ),
+        (
+            [{"role": "assistant", "content": "x", "tool_calls": []}],
+            ["an assistant message has an empty list of tool calls"],
+        ),
+        (
+            [{"role": "assistant", "content": "x", "tool_calls": "read"}],
+            ["an assistant message has text as tool_calls, not a list"],
+        ),
+        (
+            [{"role": "assistant", "content": "x", "tool_calls": ["read"]}],
+            ["a tool call is text, not an object"],
+        ),
+        (
+            [assistant({"type": "function", "function": {"name": "f", "arguments": ""}})],
+            ["a tool call to 'f' has no id"],
+        ),
+        (
+            [assistant({"id": "c1", "function": {"arguments": "{}"}}), result()],
+            ["tool call 'c1' names no function"],
+        ),
+        ([assistant(call())], ["tool call 'c1' has no result right after it"]),
+        (
+            [assistant(call()), {"role": "user", "content": "x"}, result()],
+            [
+                "tool call 'c1' has no result right after it",
+                "tool result 'c1' does not follow an assistant message that calls it",
+            ],
+        ),
+        ([result()], ["tool result 'c1' does not follow an assistant message that calls it"]),
+        (
+            [assistant(call()), result(), result("c2")],
+            ["tool result 'c2' does not follow an assistant message that calls it"],
+        ),
+        (
+            [{"role": "tool", "content": "x"}],
+            ["a tool result has no tool_call_id"],
+        ),
+        ([assistant(call(), call()), result()], ["tool call 'c1' has no result right after it"]),
+    ],
+)
+def test_problems(history, expected):
+    assert problems(history) == expected
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [{"role": "user", "content": ""}],
+        [{"role": "developer", "content": "s"}, {"role": "user", "content": "x"}],
+        [assistant(call("c1"), call("c2")), result("c2"), result("c1")],
+        [assistant(call("c1")), result("c1"), result("c1")],
+        [assistant(call("c1")), result(), assistant(call("c1")), result()],
+        [{"role": "assistant", "tool_calls": [call()]}, result()],
+        [{"role": "assistant", "content": "x", "tool_calls": None}],
+        [{"role": "assistant", "content": None, "refusal": "no"}],
+        [{"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": ""}}],
+        [{"role": "user", "content": [{"type": "text", "text": "x"}]}],
+        [{"role": "user", "content": "x", "name": "ann", "metadata": {"a": 1}}],
+    ],
+)
+def test_what_an_api_takes_is_no_problem(history):
+    assert problems(history) == []
+
+
+@given(valid_histories())
+def test_a_well_behaved_agent_has_no_problem(history):
+    assert problems(history) == []
+
+
+@given(histories())
+def test_problems_name_no_positions_and_change_nothing(history):
+    """The same fault reads the same wherever it stands."""
+    original = copy.deepcopy(history)
+    found = problems(history)
+    assert history == original
+    greeted = [{"role": "user", "content": "hello"}, *history]
+    assert problems(greeted) == found
+
+
+def test_messages_survive_a_round_trip_through_json_unchanged():
+    history = [assistant(call(), content="x"), result(content=["a", {"type": "text", "text": "b"}])]
+    again = json.loads(json.dumps(history))
+    assert transcript(again) == transcript(history)
