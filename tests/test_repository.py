@@ -239,7 +239,7 @@ def make_words() -> set[str]:
 
 
 def test_make_words_in_the_readme_exist() -> None:
-    named = set(re.findall(r"\bmake ([a-z]+)\b(?= |`|$)", "\n".join(command_lines("sh"))))
+    named = {line.split()[1] for line in command_lines("sh") if line.startswith("make ")}
     named |= set(re.findall(r"`(?:[A-Z_]+=\S+ )?make ([a-z]+)", README))
     assert {"lab", "selftest", "test"} <= named
     assert named <= make_words()
