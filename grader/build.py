@@ -1,0 +1,228 @@
+"""Notebooks from one source: solutions/ filled from the library, labs/ made from it by nbgrader.
+
+``python -m grader build`` writes what is stale; with ``--check`` it only says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from grader.exercises import SLUGS
+from grader.feedback import BadInput
+from grader.labs import BuildError, fill_lab
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def build_labs(slugs: Sequence[str] = (), *, check: bool = False, root: Path = ROOT) -> list[str]:
+    """Fill the notebooks in solutions/ and make labs/ from them; return what was stale.
+
+    With ``check`` nothing is written. ``slugs`` chooses labs; none means all. One line for each
+    stale file: its path and why. Raises BuildError when a notebook cannot be built.
+    """
+    chosen = _choose(slugs, root)
+    filled: dict[str, str] = {}
+    faults: list[str] = []
+    for slug in chosen:
+        try:
+            filled[slug] = fill_lab(root / "solutions" / slug / f"{slug}.ipynb", root)
+        except BuildError as error:
+            faults += error.faults
+    if faults:
+        raise BuildError(faults)
+    stale = []
+    for slug, text in filled.items():
+        path = root / "solutions" / slug / f"{slug}.ipynb"
+        why = "library, imports or form have changed since it was filled"
+        stale += _bring_up_to_date(path, text.encode(), why, root, check)
+    for slug, files in _release(filled, root).items():
+        stale += _compare_lab(slug, files, root, check)
+    if not slugs:
+        stale += _strangers(root / "labs", chosen, root)
+    return stale
+
+
+def _choose(slugs: Sequence[str], root: Path) -> list[str]:
+    there = [slug for slug in SLUGS.values() if (root / "solutions" / slug).is_dir()]
+    for slug in slugs:
+        if slug not in there:
+            raise BadInput(f"{slug}: no such lab in solutions/; there are {', '.join(there)}")
+    return [slug for slug in there if slug in slugs or not slugs]
+
+
+def _bring_up_to_date(path: Path, data: bytes, why: str, root: Path, check: bool) -> list[str]:
+    name = path.relative_to(root).as_posix()
+    if path.is_file() and path.read_bytes() == data:
+        return []
+    if not path.exists():
+        why = "it is not there"
+    if not check:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, data)
+    return [f"{name}: {why}"]
+
+
+def _write(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _compare_lab(slug: str, files: dict[str, bytes], root: Path, check: bool) -> list[str]:
+    stale = []
+    for name, data in files.items():
+        why = "its source in solutions/ or a starter has changed since it was made"
+        stale += _bring_up_to_date(root / "labs" / slug / name, data, why, root, check)
+    for path in sorted(_files(root / "labs" / slug)):
+        if path.relative_to(root / "labs" / slug).as_posix() not in files:
+            stale.append(
+                f"{path.relative_to(root).as_posix()}: not made from solutions/; remove it"
+            )
+    return stale
+
+
+def _strangers(labs: Path, chosen: Iterable[str], root: Path) -> list[str]:
+    """Name folders in labs/ that no notebook in solutions/ stands for."""
+    folders = sorted(path for path in labs.glob("*") if path.is_dir())
+    return [
+        f"{folder.relative_to(root).as_posix()}: nothing of this name in solutions/; remove it"
+        for folder in folders
+        if folder.name not in chosen and not folder.name.startswith(".")
+    ]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file() and not hidden and "__pycache__" not in path.parts:
+            yield path
+
+
+# --- nbgrader ---------------------------------------------------------------------------
+
+
+def nbgrader_api(root: Path, gradebook: Path, home: Path = ROOT) -> Any:
+    """Return nbgrader's own API with the settings of grader/nbgrader_config.py.
+
+    ``root`` is the course's folder, ``gradebook`` the file of its database.
+    """
+    from nbgrader.apps.api import NbGraderAPI
+    from traitlets.config.loader import PyFileConfigLoader
+
+    settings = home / "grader" / "nbgrader_config.py"
+    config = PyFileConfigLoader(settings.name, path=str(settings.parent)).load_config()
+    config.CourseDirectory.root = str(root)
+    config.CourseDirectory.db_url = f"sqlite:///{gradebook}"
+    config.PlaceStarters.traps = str(home / "grader" / "traps")
+    with own_commands_first():
+        return NbGraderAPI(config=config)
+
+
+@contextmanager
+def own_commands_first() -> Iterator[None]:
+    """Put this environment's commands first on the path.
+
+    nbgrader starts alembic by its bare name whenever it makes a gradebook, and the environment
+    need not be activated.
+    """
+    before = os.environ.get("PATH", "")
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), before])
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = before
+
+
+def _release(filled: dict[str, str], root: Path) -> dict[str, dict[str, bytes]]:
+    """Let nbgrader make the learners' versions; return each lab's files by their names.
+
+    It works in a folder of its own with a gradebook of its own, so the result depends on the
+    sources only, and a gradebook with submissions does not stand in the way.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name).resolve()
+        for slug, text in filled.items():
+            folder = work / "solutions" / slug
+            for path in _files(root / "solutions" / slug):
+                copy = folder / path.relative_to(root / "solutions" / slug)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+            (folder / f"{slug}.ipynb").write_bytes(text.encode())
+        api = nbgrader_api(work, work / "gradebook.db", root)
+        made: dict[str, dict[str, bytes]] = {}
+        for slug in filled:
+            with own_commands_first():
+                result = api.generate_assignment(slug)
+            if not result["success"]:
+                raise BuildError([f"{slug}: nbgrader: {_last_line(result)}"])
+            folder = work / "labs" / slug
+            made[slug] = {
+                path.relative_to(folder).as_posix(): path.read_bytes() for path in _files(folder)
+            }
+        return made
+
+
+def _last_line(result: dict[str, Any]) -> str:
+    said = (result.get("error") or result.get("log") or "it gave no reason").strip()
+    return str(said.splitlines()[-1])
+
+
+# --- the command line -------------------------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``python -m grader build``."""
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="build only these, as in day1_estimate (default: all)",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; say what is stale, and end with 1 if anything is",
+    )
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--labs", action="store_true", help="labs only")
+    only.add_argument("--lessons", action="store_true", help="lessons only")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Build or check, print a line for each stale file, and return the exit code."""
+    try:
+        stale = []
+        if not arguments.lessons:
+            stale += build_labs(arguments.names, check=arguments.check)
+    except BuildError as error:
+        print("\n".join(error.faults), file=sys.stderr)
+        return 1
+    for line in stale:
+        print(line)
+    if arguments.check:
+        print(f"{len(stale)} stale" if stale else "everything is up to date")
+        return 1 if stale else 0
+    print(f"{len(stale)} renewed" if stale else "everything was up to date")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse the options, then build."""
+    parser = argparse.ArgumentParser(prog="python -m grader build", description=__doc__)
+    add_arguments(parser)
+    try:
+        return run(parser.parse_args(argv))
+    except BadInput as error:
+        print(error, file=sys.stderr)
+        return 2
