@@ -559,12 +559,17 @@ _EVENT_STREAM = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Cont
 
 @dataclass(frozen=True)
 class _Answer:
-    """What goes back over the wire: one body, or server-sent events."""
+    """What goes back over the wire: one body, or server-sent events.
+
+    ``whole_after`` is the number of events that hold all of the reply; usage and the end mark
+    come after them, and some clients do not stay for these.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes = b""
     events: tuple[bytes, ...] = ()
+    whole_after: int = 1
     delay_s: float = 0.0
     cut: bool = False
 
@@ -775,6 +780,8 @@ class Gateway:
         )
         self._thread.start()
         ready.wait()
+        if self._loop is None:
+            raise RuntimeError("the gateway's thread ended before it could answer")
         return self
 
     def stop(self) -> None:
@@ -797,8 +804,11 @@ class Gateway:
         import asyncio
 
         # A selector loop everywhere: tornado cannot listen on the default one of Windows.
-        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-            runner.run(self._listen(sockets, ready))
+        try:
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                runner.run(self._listen(sockets, ready))
+        finally:
+            ready.set()  # whatever happened, nobody waits for this thread for ever
 
     async def _listen(self, sockets: list[Any], ready: threading.Event) -> None:
         import asyncio
@@ -906,7 +916,14 @@ class Gateway:
             whole = _whole_body(shared, message, usage)
             return _Answer(200, _JSON, body=whole, delay_s=delay_s, cut=cut)
         events = tuple(_stream_events(shared, message, usage, asked=_carries_usage(body)))
-        return _Answer(200, _EVENT_STREAM, events=events, delay_s=delay_s, cut=cut)
+        return _Answer(
+            200,
+            _EVENT_STREAM,
+            events=events,
+            whole_after=len(events) - (2 if usage else 1),
+            delay_s=delay_s,
+            cut=cut,
+        )
 
     def _meet_faults(self, kind: Kind, body: dict[str, Any]) -> tuple[str, ...]:
         """Return the names of the faults that this request meets; a refusing one comes alone."""
@@ -974,7 +991,7 @@ class Gateway:
         self._seen.append(SeenRequest(method, path, kind, body, status, reply, usage, faults))
 
     async def _send(self, request: HTTPServerRequest, answer: _Answer) -> bool:
-        """Send an answer; return whether all of it went out to a client that was still there."""
+        """Send an answer; return whether the reply in it went out whole."""
         import asyncio
         from http.client import responses
 
@@ -1000,21 +1017,23 @@ class Gateway:
             # In two halves, so that the connection can be cut between them.
             middle = len(answer.body) // 2
             chunks = [answer.body[:middle], answer.body[middle:]] if answer.cut else [answer.body]
+        sent = 0
         try:
             if answer.delay_s:
                 await wait(answer.delay_s)
             await connection.write_headers(start_line, headers)
-            for position, chunk in enumerate(chunks):
-                if answer.cut and position >= max(1, len(chunks) // 2):
+            for chunk in chunks:
+                if answer.cut and sent >= max(1, len(chunks) // 2):
                     connection.close()
                     return False
                 await connection.write(chunk)
+                sent += 1
                 if self._chunk_delay_s and answer.events:
                     await wait(self._chunk_delay_s)
             connection.finish()
         except StreamClosedError:
-            return False
-        return not gone.is_set()
+            pass
+        return sent >= answer.whole_after
 
 
 def serve(

@@ -319,6 +319,7 @@ def test_stream_ends_with_the_usage_chunk(start: Any) -> None:
     assert usage.completion_tokens == completion_usage({"content": words})
     assert chunks[-1].choices == [] and chunks[-1].usage is not None
     assert all(chunk.usage is None and len(chunk.choices) == 1 for chunk in chunks[:-1])
+    assert all("usage" in chunk.model_fields_set for chunk in chunks)
     assert chunks[0].choices[0].delta.role == "assistant"
     assert len(chunks) > 10
     assert len({chunk.id for chunk in chunks}) == 1
@@ -518,6 +519,16 @@ def test_parameters_of_a_wrong_form_are_refused(
     assert error["type"] == "invalid_request_error"
     assert error["param"] == param
     assert named in error["message"]
+
+
+def test_the_kind_of_mistake_has_a_code(start: Any) -> None:
+    gateway, _ = start()
+    for body, code in (
+        ({"model": "scripted"}, "missing_required_parameter"),
+        ({"model": "scripted", "messages": "hello"}, "invalid_type"),
+        ({"model": "scripted", "messages": []}, None),
+    ):
+        assert post(gateway, body)[1]["error"]["code"] == code
 
 
 def test_null_and_unknown_parameters_are_accepted(start: Any) -> None:
@@ -738,11 +749,11 @@ def test_stream_of_a_tool_call_cut_in_the_middle_is_no_finished_call(start: Any)
 
 
 def test_body_cut_in_the_middle(start: Any) -> None:
-    gateway, client = start(["Hello."], faults=["cut-stream"])
+    gateway, client = start(["Hello.", "Again."], faults=["cut-stream"])
     with pytest.raises(openai.APIConnectionError):
         ask(client)
-    assert gateway.remaining == 1
-    assert ask(client).choices[0].message.content == "Hello."
+    assert gateway.remaining == 2
+    assert [ask(client).choices[0].message.content for _ in range(2)] == ["Hello.", "Again."]
 
 
 @pytest.mark.parametrize("scripted", [True, False])
@@ -793,7 +804,7 @@ def test_slow_reply_keeps_the_client_waiting(start: Any) -> None:
 
 
 def test_a_client_that_gives_up_gets_the_same_reply_next_time(start: Any) -> None:
-    gateway, client = start(["Hello."], faults=["slow"], slow_s=5)
+    gateway, client = start(["Hello."], faults=["slow"], slow_s=60)
     with pytest.raises(openai.APITimeoutError):
         ask(client, timeout=0.2)
     wait_until(lambda: gateway.remaining == 1)
@@ -807,6 +818,19 @@ def test_a_client_that_leaves_a_stream_gets_the_same_reply_next_time(start: Any)
     wait_until(lambda: gateway.remaining == 1)
     gateway._chunk_delay_s = 0
     assert collect(ask(client, stream=True))[0] == "word " * 100
+
+
+def test_a_client_that_leaves_after_the_last_word_has_had_its_reply(start: Any) -> None:
+    gateway, client = start(["First.", "Second."], chunk_delay_s=0.02)
+    for expected in ("First.", "Second."):
+        text = ""
+        with ask(client, stream=True, stream_options={"include_usage": True}) as stream:
+            for chunk in stream:
+                text += chunk.choices[0].delta.content or ""
+                if chunk.choices[0].finish_reason:
+                    break  # without waiting for usage and the end mark
+        assert text == expected
+    assert gateway.remaining == 0
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 5) -> None:
