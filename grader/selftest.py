@@ -1,0 +1,198 @@
+"""Run the checks on a set of functions and print a line a check, then the total.
+
+``solutions`` are the library's functions, ``labs`` the starter functions, and a Python file is
+a learner's module.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from grader.checks import CORE, EXTENSION, Check, Result, describe_error, run_check, seed_in_force
+from grader.exercises import EXERCISES
+from grader.feedback import BadInput
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The functions to check, by name, and where they come from.
+
+    ``faults`` says, for a function that is not there, why not.
+    """
+
+    where: str
+    found: Mapping[str, Function]
+    faults: Mapping[str, str]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.add_argument(
+        "where",
+        metavar="WHERE",
+        nargs="?",
+        default="solutions",
+        help="solutions (default), labs (the starter functions), or a Python file of your own",
+    )
+    parser.add_argument("--all", action="store_true", help="run the checks of days 7 and 8 as well")
+    parser.add_argument(
+        "--explain", action="store_true", help="show expected, got and why below a failed check"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the checks and print what came of them; 0 only when every one of them passes."""
+    seed = seed_in_force()
+    functions = functions_at(options.where)
+    core = run_all(CORE, functions, seed)
+    extension = run_all(EXTENSION, functions, seed) if options.all else []
+    if options.json:
+        data = {"where": functions.where, "seed": seed, **_as_data(CORE, core)}
+        if options.all:
+            data["extension"] = _as_data(EXTENSION, extension)
+        print(json.dumps(data, ensure_ascii=False, indent=1))
+    else:
+        _print_block(core, options.explain)
+        _print_block(extension, options.explain)
+        total = f"{_passed(core)}/{len(core)}"
+        if options.all:
+            print(f"core {total}, extension {_passed(extension)}/{len(extension)}")
+        else:
+            print(f"{total} passed")
+    return 0 if all(result.passed for result in [*core, *extension]) else 1
+
+
+def run_all(checks: Iterable[Check], functions: Functions, seed: int) -> list[Result]:
+    """Run checks on functions, in order; a function that is missing fails its checks."""
+    results = []
+    for check in checks:
+        function = functions.found.get(check.function)
+        if function is None:
+            fault = functions.faults.get(check.function, f"{check.function} is missing")
+            results.append(Result(check.id, False, f"✗ {check.id}: {fault}"))
+            continue
+        # What a learner's function prints must not get between the lines.
+        with contextlib.redirect_stdout(sys.stderr):
+            results.append(run_check(check, function, seed))
+    return results
+
+
+# --- where functions come from ----------------------------------------------------------
+
+
+def functions_at(where: str) -> Functions:
+    """Return the functions of a place.
+
+    >>> sorted(functions_at("solutions").found)[:3]
+    ['budget_table', 'compact', 'estimate']
+
+    Raises BadInput for anything but ``solutions``, ``labs`` and a Python file that runs.
+    """
+    if where == "solutions":
+        return Functions(where, {e.function: e.solution() for e in EXERCISES}, {})
+    if where == "labs":
+        return Functions(where, {e.function: e.starter() for e in EXERCISES}, {})
+    path = Path(where)
+    if path.suffix == ".py":
+        return functions_of_file(path)
+    raise BadInput(f"{where}: expected solutions, labs or a Python file (.py)")
+
+
+def functions_of_file(path: Path) -> Functions:
+    """Return the functions that a Python file defines.
+
+    Raises BadInput when it cannot be read, is no Python, or fails while it runs.
+    """
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path}: expected a Python file: {error.strerror}") from None
+    module = ModuleType("learner")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        place = f"{path}, line {line}" if line else str(path)
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise BadInput(f"{place}: expected Python code that can be read: {reason}") from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        line = _line_of(error, str(path))
+        place = f"{path}, line {line}" if line else str(path)
+        raise BadInput(f"{place}: expected code that runs, got {describe_error(error)}") from None
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(folder)
+    found, faults = {}, {}
+    for name in dict.fromkeys(exercise.function for exercise in EXERCISES):
+        value = module.__dict__.get(name)
+        if callable(value):
+            found[name] = value
+        elif name in module.__dict__:
+            faults[name] = f"{name} in {path} is not a function"
+        else:
+            faults[name] = f"{name} is missing in {path}"
+    return Functions(str(path), found, faults)
+
+
+def _line_of(error: BaseException, filename: str) -> int | None:
+    """Return the last line of the file that was running."""
+    line, traceback = None, error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == filename:
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return line
+
+
+# --- output -----------------------------------------------------------------------------
+
+
+def _print_block(results: Iterable[Result], explain: bool) -> None:
+    for result in results:
+        print(result.line)
+        if explain and result.failure is not None:
+            print("\n".join(result.failure.lines[1:]))
+
+
+def _passed(results: Iterable[Result]) -> int:
+    return sum(result.passed for result in results)
+
+
+def _as_data(checks: Iterable[Check], results: list[Result]) -> dict[str, Any]:
+    entries = []
+    for check, result in zip(checks, results, strict=True):
+        failure = result.failure
+        entries.append(
+            {
+                "id": check.id,
+                "day": check.day,
+                "function": check.function,
+                "sentence": check.sentence,
+                "passed": result.passed,
+                "line": result.line,
+                "call": failure and failure.call,
+                "expected": failure and failure.expected,
+                "got": failure and failure.got,
+                "why": failure and failure.why,
+                "error": result.error and describe_error(result.error),
+            }
+        )
+    return {"passed": _passed(results), "total": len(results), "checks": entries}
