@@ -79,7 +79,9 @@ class Row:
     @property
     def used(self) -> float:
         """Return the share of the allowance in use; 1.0 is all of it."""
-        return self.tokens / self.allowance if self.allowance else math.inf * bool(self.tokens)
+        if self.allowance == 0:  # a share of a tiny window
+            return math.inf if self.tokens else 0.0
+        return self.tokens / self.allowance
 
 
 def line_tokens(window: int, share: float) -> float:

@@ -184,13 +184,19 @@ def clear_results(messages: Sequence[Message], keep_recent: int = 3) -> list[Mes
             continue
         for position in range(group.start, group.end):
             message = messages[position]
-            if message.get("role") != "tool":
+            if message.get("role") != "tool" or _is_cleared(message):
                 continue
             caller = messages[owner[position]] if position in owner else {}
             line = _cleared_line(message, calls_of(caller))
             if len(line) < len(text_of(message)) or not isinstance(message.get("content"), str):
                 result[position] = {**message, "content": line}
     return result
+
+
+def _is_cleared(message: Message) -> bool:
+    text = content_of(message)
+    # Only a short one: a long result that imitates the line is cleared like any other.
+    return text.startswith(CLEARED_PREFIX) and len(text) < 320
 
 
 def _cleared_line(message: Message, calls: Sequence[Call]) -> str:
