@@ -15,7 +15,7 @@ import pytest
 from compaction.budget import budget_table, should_compact
 from compaction.calibration import DEFAULT, Sample, TokenMeter, fit
 from compaction.gateway import scripted_usage, scripted_usage_of_chars
-from compaction.grouping import group_messages, is_checklist, segments
+from compaction.grouping import clear_results, group_messages, is_checklist, segments
 from compaction.messages import calls_of, content_of, is_summary, problems, transcript
 from compaction.probes import fold, pinned_probes, truncate, verify
 from compaction.session import (
@@ -174,7 +174,14 @@ def test_extract_compacts_the_long_form_and_keeps_what_matters(long: Session) ->
     assert done.abandoned is None and len(done.messages) == 7
     assert done.after < done.before / 2
     assert verify(probes, done.messages).lost == []
-    assert done.carried == []  # found by reading, not put back afterwards
+    # Only a tool result says "divide by zero", so that fact is put back word for word.
+    assert [probe.fact for probe in done.carried] == ["divide by zero"]
+
+
+def test_clearing_loses_what_only_a_tool_result_said(long: Session) -> None:
+    report = verify(long.probes, clear_results(long.messages))
+    assert [probe.fact for probe in report.kept] == ["pnpm build:calc"]
+    assert [probe.fact for probe in report.lost] == ["divide by zero"]
     first, second = map(parse_summary, done.summaries)
     assert "Remember: build with `pnpm build:calc`." in first["Confirmed facts"]
     assert first["Changes already made"] == "none"
