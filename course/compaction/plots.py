@@ -1,0 +1,421 @@
+"""Pictures that explain: each function returns a matplotlib figure of what it is given.
+
+All of them work on a reader's own history. Colours are Okabe and Ito's, which colour-blind
+readers can tell apart, and every colour comes with a marker, a pattern or a word. The
+background is opaque, so that a figure reads the same in a light and in a dark theme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from compaction.calibration import Sample, TokenMeter, mean_error
+from compaction.messages import Message, calls_of, content_of, is_summary
+from compaction.tokens import Coefficients
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from compaction.budget import Row
+    from compaction.grouping import Group
+    from compaction.probes import ProbeReport
+
+BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+SKY, PURPLE, YELLOW, GREY = "#56B4E9", "#CC79A7", "#F0E442", "#8C8C8C"
+"""The palette of M. Okabe and K. Ito, Color Universal Design, 2002, and a grey."""
+
+SERIES = ((BLUE, "o", "-"), (VERMILION, "s", "--"), (GREEN, "^", "-."), (PURPLE, "D", ":"))
+"""Colour, marker and line style of the first, second, ... series of a plot."""
+
+# Kind of group -> colour and pattern.
+_KIND_STYLE = {
+    "system": (GREY, "//"),
+    "pinned": (YELLOW, ".."),
+    "unfinished": (VERMILION, "xx"),
+    "recent": (SKY, ""),
+    "compressible": (ORANGE, "\\\\"),
+    "summary": (GREEN, "++"),
+}
+
+
+def show(figure: Figure, alt: str) -> None:
+    """Display a figure with alt text, and close it. In a notebook only.
+
+    The sentence about the figure belongs in the text below it.
+    """
+    import io
+
+    import matplotlib.pyplot as plt
+    from IPython.display import display
+
+    buffer = io.BytesIO()
+    # Without the metadata matplotlib would write its version into the file.
+    figure.savefig(buffer, format="png", dpi=100, metadata={"Software": None})
+    plt.close(figure)
+    data = {"image/png": buffer.getvalue(), "text/plain": f"Figure: {alt}"}
+    display(data, raw=True, metadata={"image/png": {"alt": alt}})
+
+
+def plot_fit(samples: Sequence[Sample], tables: Mapping[str, Coefficients]) -> Figure:
+    """Draw estimate against real tokens, and the residuals, for up to four tables."""
+    figure, (left, right) = _figure(9, 3.8, columns=2)
+    most = max(sample.tokens for sample in samples)
+    left.plot([0, most], [0, most], color=GREY, linewidth=1, label="estimate = usage")
+    for (name, table), (colour, marker, _) in zip(tables.items(), SERIES, strict=False):
+        real = [s.tokens for s in samples]
+        estimates = [table.cjk * s.cjk + table.other * s.other for s in samples]
+        errors = [100 * (e - t) / t for e, t in zip(estimates, real, strict=True)]
+        label = f"{name}: error {mean_error(samples, table):.1%}"
+        style = {"color": colour, "marker": marker, "linestyle": "none", "markersize": 7}
+        left.plot(real, estimates, label=label, **style)
+        right.plot(real, errors, **style)
+    right.axhline(0, color=GREY, linewidth=1)
+    left.set(xlabel="real tokens (usage)", ylabel="estimated tokens", title="Estimate and usage")
+    right.set(xlabel="real tokens (usage)", ylabel="error in %", title="What is left over")
+    left.legend(fontsize=8)
+    return figure
+
+
+def plot_kinds(errors: Mapping[str, Mapping[str, float]], title: str = "") -> Figure:
+    """Draw signed errors (fractions) as a dot a family in a row a kind of text.
+
+    ``errors`` maps a kind of text to a mapping from the name of a tokenizer to the error.
+    """
+    kinds = list(errors)
+    figure, (axes,) = _figure(8, 0.42 * len(kinds) + 1.5)
+    families = list(dict.fromkeys(family for row in errors.values() for family in row))
+    markers = "os^DvP*X"
+    colours = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, GREY, "#000000")
+    for family, marker, colour in zip(families, markers, colours, strict=False):
+        rows = [i for i, kind in enumerate(kinds) if family in errors[kind]]
+        values = [100 * errors[kinds[i]][family] for i in rows]
+        axes.plot(values, rows, marker=marker, color=colour, linestyle="none", label=family)
+    axes.axvline(0, color=GREY, linewidth=1)
+    axes.set_yticks(range(len(kinds)), kinds)
+    axes.invert_yaxis()
+    axes.set(xlabel="estimate against exact count, error in % (left: too low)", title=title)
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return figure
+
+
+def plot_budget(rows: Sequence[Row], window: int | None = None) -> Figure:
+    """Draw each path's use beside its allowance; over-runs are named in words."""
+    figure, (axes,) = _figure(8, 3.9)
+    positions = range(len(rows))
+    axes.barh(
+        positions,
+        [row.allowance for row in rows],
+        height=0.78,
+        color="#E8E8E8",
+        edgecolor=GREY,
+        label="allowance",
+    )
+    for label, over, colour, hatch in (
+        ("in use, within the allowance", False, BLUE, ""),
+        ("in use, over the allowance", True, VERMILION, "//"),
+    ):
+        tokens = [row.tokens if row.over == over else 0 for row in rows]
+        if any(tokens):
+            axes.barh(positions, tokens, 0.42, color=colour, hatch=hatch, ec="white", label=label)
+    for position, row in zip(positions, rows, strict=True):
+        note = f"{row.tokens} of {row.allowance}" + ("  OVER" if row.over else "")
+        axes.annotate(
+            note,
+            (max(row.tokens, row.allowance), position),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            fontweight="bold" if row.over else "normal",
+        )
+    axes.set_yticks(positions, [row.path for row in rows])
+    axes.invert_yaxis()
+    axes.margins(x=0.18)
+    total = sum(row.tokens for row in rows)
+    of_window = f" of {window}" if window else ""
+    axes.set(xlabel="tokens", title=f"Who uses the window: {total}{of_window} tokens")
+    figure.legend(fontsize=8, loc="outside lower center", ncols=3)
+    return figure
+
+
+def plot_occupancy(
+    histories: Mapping[str, Sequence[int]],
+    window: int,
+    threshold: float | None = 0.70,
+    emergency: float | None = None,
+    fires: Mapping[str, Sequence[int]] | None = None,
+) -> Figure:
+    """Draw tokens turn by turn for up to four histories, with the lines that are watched.
+
+    ``fires`` maps a history's name to the turns (counted from 1) at which compaction fires.
+    """
+    figure, (axes,) = _figure(8, 3.8)
+    for (name, tokens), (colour, marker, style) in zip(histories.items(), SERIES, strict=False):
+        turns = list(range(1, len(tokens) + 1))
+        axes.plot(turns, tokens, style, color=colour, marker=marker, markersize=5, label=name)
+        for turn in (fires or {}).get(name, ()):
+            axes.annotate(
+                "compacts",
+                (turn, tokens[turn - 1]),
+                xytext=(0, 13),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+                arrowprops={"arrowstyle": "->", "color": colour},
+            )
+    for share, word in ((threshold, "threshold"), (emergency, "emergency")):
+        if share is not None:
+            axes.axhline(share * window, color=GREY, linestyle=(0, (5, 3)), linewidth=1)
+            axes.annotate(
+                f"{word} {share:.0%}",
+                (1, share * window),
+                xycoords=("axes fraction", "data"),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+            )
+    axes.set(xlabel="messages so far", ylabel="tokens", title="How full the window is")
+    top = max([window, *(max(tokens, default=0) for tokens in histories.values())])
+    axes.set_ylim(0, top * 1.06)
+    axes.legend(fontsize=8, loc="upper left")
+    return figure
+
+
+def plot_strip(
+    messages: Sequence[Message],
+    groups: Sequence[Group] | None = None,
+    title: str = "",
+    widest: int | None = None,
+) -> Figure:
+    """Draw one row a message: width by tokens, kind by colour and pattern, groups bracketed.
+
+    ``widest`` fixes the scale (tokens), so that two strips can be compared.
+    """
+    figure, (axes,) = _figure(8, 0.3 * len(messages) + 1.3)
+    draw_strip(axes, messages, groups, title, widest)
+    return figure
+
+
+def plot_strips(
+    histories: Mapping[str, Sequence[Message]],
+    groups: Mapping[str, Sequence[Group]] | None = None,
+) -> Figure:
+    """Draw several strips side by side on one scale, such as before and after compaction."""
+    meter = TokenMeter()
+    widest = max(meter.count([m]) for messages in histories.values() for m in messages)
+    rows = max(map(len, histories.values()))
+    figure, panels = _figure(4.6 * len(histories), 0.3 * rows + 1.4, columns=len(histories))
+    for axes, (name, messages) in zip(panels, histories.items(), strict=True):
+        title = f"{name}: {len(messages)} messages, {TokenMeter().count(messages)} tokens"
+        draw_strip(axes, messages, (groups or {}).get(name), title, widest)
+        axes.set_ylim(rows - 0.4, -0.6)
+    return figure
+
+
+def draw_strip(
+    axes: Axes,
+    messages: Sequence[Message],
+    groups: Sequence[Group] | None,
+    title: str,
+    widest: int | None,
+) -> None:
+    """Draw a message strip into existing axes; see :func:`plot_strip`."""
+    from matplotlib.patches import Patch
+
+    from compaction.grouping import group_messages
+
+    groups = group_messages(messages) if groups is None else groups
+    kinds = {i: group.keep for group in groups for i in range(group.start, group.end)}
+    kinds |= {i: "summary" for i, message in enumerate(messages) if is_summary(message)}
+    tokens = [TokenMeter().count([message]) for message in messages]
+    scale = widest or max(tokens, default=1)
+    for row, width in enumerate(tokens):
+        colour, hatch = _KIND_STYLE[kinds[row]]
+        axes.barh(row, width, 0.74, color=colour, hatch=hatch, edgecolor="#333333", linewidth=0.6)
+        axes.annotate(
+            str(width), (width, row), (4, 0), textcoords="offset points", va="center", fontsize=7
+        )
+    for group in groups:
+        if group.end - group.start > 1:
+            x, low, high = -0.02 * scale, group.start - 0.3, group.end - 0.7
+            axes.plot([0, x, x, 0], [low, low, high, high], color="#333333", clip_on=False)
+    axes.set_yticks(range(len(messages)), [_label(message) for message in messages], fontsize=7)
+    axes.tick_params(axis="y", length=0, pad=8)
+    axes.set_ylim(len(messages) - 0.4, -0.6)
+    axes.set_xlim(-0.03 * scale, scale * 1.15)
+    axes.set_xlabel("tokens")
+    axes.set_title(title, fontsize=10)
+    used = [kind for kind in _KIND_STYLE if kind in kinds.values()]
+    patches = [
+        Patch(facecolor=_KIND_STYLE[k][0], hatch=_KIND_STYLE[k][1], edgecolor="#333333", label=k)
+        for k in used
+    ]
+    axes.legend(
+        handles=patches,
+        fontsize=7,
+        loc="upper center",
+        bbox_to_anchor=(0.45, -1.0 / len(messages) - 0.02),
+        ncols=5,
+        handlelength=2,
+        columnspacing=1,
+        frameon=False,
+    )
+
+
+def _label(message: Message) -> str:
+    calls = calls_of(message)
+    what = calls[0].name if calls else " ".join(content_of(message).split())
+    # Some fonts have no CJK glyphs; a box in a label helps nobody.
+    what = "".join(c if c.isascii() else "·" for c in what)
+    return f"{message.get('role')}: {what[:22]}"
+
+
+def plot_probes(reports: Mapping[str, ProbeReport], tokens: Mapping[str, int]) -> Figure:
+    """Draw a table of probes against methods: "kept" or "lost" in words, with the tokens."""
+    probes = list(dict.fromkeys(p for r in reports.values() for p in (*r.kept, *r.lost)))
+    figure, (axes,) = _figure(1.7 * len(reports) + 3.2, 0.55 * len(probes) + 1.5)
+    for column, report in enumerate(reports.values()):
+        for row, probe in enumerate(probes):
+            kept = probe in report.kept
+            colour, hatch = ("#CCE5DD", "") if kept else ("#F6D5C3", "//")
+            axes.barh(row, 0.94, 0.86, column - 0.47, color=colour, hatch=hatch, edgecolor="white")
+            word = "kept" if kept else "LOST"
+            weight = "normal" if kept else "bold"
+            axes.text(column, row, word, ha="center", va="center", fontsize=9, fontweight=weight)
+    labels = [f"{name}\n{tokens[name]} tokens" for name in reports]
+    axes.set_xticks(range(len(reports)), labels, fontsize=9)
+    axes.set_yticks(range(len(probes)), [probe.fact for probe in probes], fontsize=9)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.set_ylim(len(probes) - 0.5, -0.5)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return figure
+
+
+def plot_methods(tokens: Mapping[str, int], kept: Mapping[str, tuple[int, int]]) -> Figure:
+    """Draw the tokens that each method leaves, and how many facts of how many it keeps."""
+    figure, (axes,) = _figure(8, 0.55 * len(tokens) + 1.2)
+    patterns = ("", "//", "..", "\\\\", "xx")
+    for row, (name, count) in enumerate(tokens.items()):
+        colour, hatch = SERIES[row % len(SERIES)][0], patterns[row % len(patterns)]
+        axes.barh(row, count, 0.62, color=colour, hatch=hatch, edgecolor="white")
+        found, of = kept[name]
+        note = f"{count} tokens, {found} of {of} facts kept"
+        axes.annotate(note, (count, row), (6, 0), textcoords="offset points", va="center")
+    axes.set_yticks(range(len(tokens)), list(tokens))
+    axes.invert_yaxis()
+    axes.set_xlim(0, max(tokens.values()) * 1.45)
+    axes.set(xlabel="tokens", title="What each method leaves on the desk")
+    return figure
+
+
+def plot_sweep(rows: Sequence[Any], uncompacted: Any | None = None) -> Figure:
+    """Draw tokens against success for the two policies of day 7, a point a ``keep``.
+
+    ``rows`` are those of :func:`compaction.carrying.sweep`; their first run is drawn.
+    """
+    figure, (axes,) = _figure(8, 4)
+    for policy, (colour, marker, style) in zip(
+        dict.fromkeys(row.policy for row in rows if row.keep is not None), SERIES, strict=False
+    ):
+        chosen = [row for row in rows if row.policy == policy and row.keep is not None]
+        tokens, success = [r.first.tokens for r in chosen], [r.first.success for r in chosen]
+        axes.plot(tokens, success, style, color=colour, marker=marker, label=f"{policy} (keep)")
+        above = 8 if policy == "selective" else -15
+        for row in chosen:
+            axes.annotate(
+                str(row.keep),
+                (row.first.tokens, row.first.success),
+                (0, above),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+                color=colour,
+            )
+    if uncompacted is not None:
+        axes.plot(
+            uncompacted.tokens, uncompacted.success, "*", ms=13, color="#333333", label="all kept"
+        )
+    axes.set(
+        xlabel="tokens of the whole run (left is cheaper)",
+        ylabel="tasks solved (up is better)",
+        title="Which fields are kept matters more than how many",
+    )
+    axes.margins(x=0.08, y=0.14)
+    axes.legend(fontsize=8, loc="lower left")
+    return figure
+
+
+def plot_trace(
+    estimates: Sequence[int],
+    labels: Sequence[str],
+    window: int,
+    threshold: float = 0.80,
+    emergency: float = 0.95,
+    compacts: Sequence[int] = (),
+) -> Figure:
+    """Draw the estimate at each growth point of an engine's run, with both lines.
+
+    ``compacts`` are the positions (from 0) at which the decision is to compact.
+    """
+    figure, (axes,) = _figure(8.5, 4.4)
+    steps = range(len(estimates))
+    axes.plot(steps, estimates, "-", color=BLUE, linewidth=1.2)
+    going = [i for i in steps if i not in set(compacts)]
+    axes.plot(going, [estimates[i] for i in going], "o", color=BLUE, label="go on")
+    if compacts:
+        heights = [estimates[i] for i in compacts]
+        axes.plot(list(compacts), heights, "X", ms=11, color=VERMILION, label="compact")
+    for step, estimate in enumerate(estimates):
+        share = f"{estimate}\n{estimate / window:.1%}"
+        axes.annotate(
+            share, (step, estimate), (0, 8), textcoords="offset points", ha="center", fontsize=8
+        )
+    for share, word in ((threshold, "threshold"), (emergency, "emergency")):
+        axes.axhline(share * window, color=GREY, linestyle=(0, (5, 3)), linewidth=1)
+        axes.annotate(
+            f"{word} {share:.0%}",
+            (0, share * window),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 3),
+            textcoords="offset points",
+            fontsize=8,
+        )
+    axes.set_xticks(steps, labels, fontsize=8)
+    axes.set_ylim(0, window * 1.08)
+    axes.set_xlim(-0.5, len(estimates) - 0.5)
+    axes.set(ylabel="tokens", title="The engine's estimate at every growth point")
+    axes.legend(fontsize=8, loc="lower right")
+    return figure
+
+
+def plot_errors(errors: Mapping[str, Sequence[float]], limit: float = 0.6) -> Figure:
+    """Draw signed relative errors (fractions) request by request, a panel a way of counting."""
+    figure, panels = _figure(4.4 * len(errors), 3.4, columns=len(errors))
+    for axes, (name, values), (colour, marker, _) in zip(
+        panels, errors.items(), SERIES, strict=False
+    ):
+        axes.plot([100 * v for v in values], marker, color=colour, markersize=2.5)
+        axes.axhline(0, color=GREY, linewidth=1)
+        mean = sum(map(abs, values)) / len(values)
+        axes.set_ylim(-100 * limit, 100 * limit)
+        axes.set_title(f"{name}: mean error {mean:.1%}", fontsize=10)
+        axes.set_xlabel("request")
+    panels[0].set_ylabel("error in % (below zero: too low)")
+    return figure
+
+
+def _figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(
+        1, columns, figsize=(width, height), layout="constrained", squeeze=False, facecolor="white"
+    )
+    for panel in axes[0]:
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.title.set_fontsize(10)
+    return figure, list(axes[0])
