@@ -176,12 +176,6 @@ def test_extract_compacts_the_long_form_and_keeps_what_matters(long: Session) ->
     assert verify(probes, done.messages).lost == []
     # Only a tool result says "divide by zero", so that fact is put back word for word.
     assert [probe.fact for probe in done.carried] == ["divide by zero"]
-
-
-def test_clearing_loses_what_only_a_tool_result_said(long: Session) -> None:
-    report = verify(long.probes, clear_results(long.messages))
-    assert [probe.fact for probe in report.kept] == ["pnpm build:calc"]
-    assert [probe.fact for probe in report.lost] == ["divide by zero"]
     first, second = map(parse_summary, done.summaries)
     assert "Remember: build with `pnpm build:calc`." in first["Confirmed facts"]
     assert first["Changes already made"] == "none"
@@ -191,6 +185,12 @@ def test_clearing_loses_what_only_a_tool_result_said(long: Session) -> None:
     assert "src/calc.ts" in second["Changes already made"]
     assert "除数为零要报错" in second["Confirmed facts"]
     assert problems(done.messages) == []
+
+
+def test_clearing_loses_what_only_a_tool_result_said(long: Session) -> None:
+    report = verify(long.probes, clear_results(long.messages))
+    assert [probe.fact for probe in report.kept] == ["pnpm build:calc"]
+    assert [probe.fact for probe in report.lost] == ["divide by zero"]
 
 
 # --- one source, two forms --------------------------------------------------------------
