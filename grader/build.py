@@ -10,25 +10,26 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from grader.exercises import SLUGS
 from grader.feedback import BadInput
-from grader.labs import BuildError, fill_lab
+from grader.labs import BuildError, Stale, fill_lab, write_whole
+from grader.lessons import execute_lessons, lessons
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def build_labs(slugs: Sequence[str] = (), *, check: bool = False, root: Path = ROOT) -> list[str]:
+def build_labs(slugs: Sequence[str] = (), *, check: bool = False, root: Path = ROOT) -> list[Stale]:
     """Fill the notebooks in solutions/ and make labs/ from them; return what was stale.
 
-    With ``check`` nothing is written. ``slugs`` chooses labs; none means all. One line for each
-    stale file: its path and why. Raises BuildError when a notebook cannot be built.
+    With ``check`` nothing is written. ``slugs`` chooses labs; none means all. Raises BuildError
+    when a notebook cannot be built.
     """
-    chosen = _choose(slugs, root)
+    chosen = [slug for slug in labs(root) if slug in slugs or not slugs]
     filled: dict[str, str] = {}
     faults: list[str] = []
     for slug in chosen:
@@ -46,19 +47,16 @@ def build_labs(slugs: Sequence[str] = (), *, check: bool = False, root: Path = R
     for slug, files in _release(filled, root).items():
         stale += _compare_lab(slug, files, root, check)
     if not slugs:
-        stale += _strangers(root / "labs", chosen, root)
+        stale += _strangers(root, chosen)
     return stale
 
 
-def _choose(slugs: Sequence[str], root: Path) -> list[str]:
-    there = [slug for slug in SLUGS.values() if (root / "solutions" / slug).is_dir()]
-    for slug in slugs:
-        if slug not in there:
-            raise BadInput(f"{slug}: no such lab in solutions/; there are {', '.join(there)}")
-    return [slug for slug in there if slug in slugs or not slugs]
+def labs(root: Path = ROOT) -> list[str]:
+    """Return the names of all labs that have a folder in solutions/, in order."""
+    return [slug for slug in SLUGS.values() if (root / "solutions" / slug).is_dir()]
 
 
-def _bring_up_to_date(path: Path, data: bytes, why: str, root: Path, check: bool) -> list[str]:
+def _bring_up_to_date(path: Path, data: bytes, why: str, root: Path, check: bool) -> list[Stale]:
     name = path.relative_to(root).as_posix()
     if path.is_file() and path.read_bytes() == data:
         return []
@@ -66,39 +64,28 @@ def _bring_up_to_date(path: Path, data: bytes, why: str, root: Path, check: bool
         why = "it is not there"
     if not check:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, data)
-    return [f"{name}: {why}"]
+        write_whole(path, data)
+    return [Stale(name, why)]
 
 
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _compare_lab(slug: str, files: dict[str, bytes], root: Path, check: bool) -> list[str]:
+def _compare_lab(slug: str, files: dict[str, bytes], root: Path, check: bool) -> list[Stale]:
     stale = []
     for name, data in files.items():
         why = "its source in solutions/ or a starter has changed since it was made"
         stale += _bring_up_to_date(root / "labs" / slug / name, data, why, root, check)
     for path in sorted(_files(root / "labs" / slug)):
         if path.relative_to(root / "labs" / slug).as_posix() not in files:
-            stale.append(
-                f"{path.relative_to(root).as_posix()}: not made from solutions/; remove it"
-            )
+            name = path.relative_to(root).as_posix()
+            stale.append(Stale(name, "not made from solutions/; remove it", left=True))
     return stale
 
 
-def _strangers(labs: Path, chosen: Iterable[str], root: Path) -> list[str]:
+def _strangers(root: Path, known: Sequence[str]) -> list[Stale]:
     """Name folders in labs/ that no notebook in solutions/ stands for."""
-    folders = sorted(path for path in labs.glob("*") if path.is_dir())
     return [
-        f"{folder.relative_to(root).as_posix()}: nothing of this name in solutions/; remove it"
-        for folder in folders
-        if folder.name not in chosen and not folder.name.startswith(".")
+        Stale(f"labs/{folder.name}", "nothing of this name in solutions/; remove it", left=True)
+        for folder in sorted((root / "labs").glob("[!.]*"))
+        if folder.is_dir() and folder.name not in known
     ]
 
 
@@ -182,7 +169,7 @@ def _last_line(result: dict[str, Any]) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``python -m grader build``."""
+    """Add what the command takes."""
     parser.add_argument(
         "names",
         nargs="*",
@@ -195,34 +182,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write nothing; say what is stale, and end with 1 if anything is",
     )
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--labs", action="store_true", help="labs only")
+    only.add_argument("--labs", action="store_true", help="solutions and labs only")
     only.add_argument("--lessons", action="store_true", help="lessons only")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Build or check, print a line for each stale file, and return the exit code."""
+def run(options: argparse.Namespace) -> int:
+    """Build or check, and print a line for each stale file."""
+    lab_names, lesson_names = labs(), [path.stem for path in lessons()]
+    for name in options.names:
+        if name not in lab_names + lesson_names:
+            known = ", ".join(sorted({*lab_names, *lesson_names}))
+            raise BadInput(f"{name}: no lab or lesson of this name; there are {known}")
+    stale = []
     try:
-        stale = []
-        if not arguments.lessons:
-            stale += build_labs(arguments.names, check=arguments.check)
+        if not options.lessons:
+            stale += build_labs(options.names, check=options.check)
+        if not options.labs:
+            stale += execute_lessons(options.names, check=options.check)
     except BuildError as error:
-        print("\n".join(error.faults), file=sys.stderr)
-        return 1
-    for line in stale:
-        print(line)
-    if arguments.check:
-        print(f"{len(stale)} stale" if stale else "everything is up to date")
-        return 1 if stale else 0
-    print(f"{len(stale)} renewed" if stale else "everything was up to date")
-    return 0
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Parse the options, then build."""
-    parser = argparse.ArgumentParser(prog="python -m grader build", description=__doc__)
-    add_arguments(parser)
-    try:
-        return run(parser.parse_args(argv))
-    except BadInput as error:
-        print(error, file=sys.stderr)
+        for fault in error.faults:
+            print(f"error: {fault}", file=sys.stderr)
         return 2
+    for name, why, _ in stale:
+        print(f"{name}: {why}")
+    if options.check:
+        print(f"{len(stale)} stale (python -m grader build)" if stale else "all is up to date")
+        return 1 if stale else 0
+    renewed = sum(not one.left for one in stale)
+    print(f"{renewed} renewed" if renewed else "all was up to date")
+    return 1 if renewed < len(stale) else 0

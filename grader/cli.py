@@ -19,6 +19,7 @@ from grader.feedback import BadInput
 OK, FAILED, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
 COMMANDS = {
+    "build": ("grader.build", "make labs and lessons again from their sources"),
     "selftest": ("grader.selftest", "run the fifteen checks on solutions, starters or your code"),
 }
 """Each command: the module that does it, and what it does."""

@@ -11,13 +11,15 @@ from __future__ import annotations
 import ast
 import builtins
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from grader.checks import CHECKS
 from grader.exercises import IMPORTS, SLUGS
+from grader.feedback import BadInput
 from grader.starters import RegionError, cell_name, fill, match_regions, place
 
 Notebook = dict[str, Any]
@@ -37,12 +39,20 @@ GOES_ON, TRY_IT = "raises-exception", "try-it"
 """Tags: after an error Run All goes on; and the cell is there to look, not to define."""
 
 
-class BuildError(Exception):
+class BuildError(BadInput):
     """What keeps a notebook from being built, one line a fault: notebook, cell, what is wrong."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults))
         self.faults = faults
+
+
+class Stale(NamedTuple):
+    """A file that is not what its sources make of it, and why; ``left`` for a person to mend."""
+
+    name: str
+    why: str
+    left: bool = False
 
 
 def fill_lab(path: Path, root: Path) -> str:
@@ -52,13 +62,11 @@ def fill_lab(path: Path, root: Path) -> str:
     BuildError with all that is wrong.
     """
     notebook = read(path)
-    slug = path.stem
-    days = {name: day for day, name in SLUGS.items()}
-    if slug not in days:
-        raise BuildError([f"{path.name}: no such day; expected one of {', '.join(days)}"])
-    faults = list(_fill_cells(notebook, days[slug], root))
-    if not faults:
-        faults = list(_faults_of(notebook, days[slug], root))
+    days = {slug: day for day, slug in SLUGS.items() if day in IMPORTS}
+    if path.stem not in days:
+        raise BuildError([f"{path.name}: no lab of this name; there are {', '.join(days)}"])
+    day = days[path.stem]
+    faults = list(_fill_cells(notebook, day, root)) or list(_faults_of(notebook, day, root))
     if faults:
         raise BuildError([f"{path.name}, {fault}" for fault in faults])
     return render(notebook)
@@ -92,6 +100,16 @@ def render(notebook: Notebook) -> str:
     ]
     whole = {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(whole, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: through a temporary file in the same folder."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def grade_id_of(cell: Cell) -> str:
