@@ -599,7 +599,7 @@ def test_summaries_come_from_the_extractive_summariser(start: Any, language: Any
 
 
 def test_summaries_in_chinese(start: Any) -> None:
-    _, client = start()
+    gateway, client = start()
     stretch = [
         {"role": "user", "content": "请修好 calc.py 里的除法，不要改接口。"},
         {"role": "assistant", "content": "除法没有检查除数为零的情况。"},
@@ -607,6 +607,9 @@ def test_summaries_in_chinese(start: Any) -> None:
     text = summarize_with(client, "scripted")(stretch)
     assert text == extract(stretch)
     assert text.startswith("已确认的事实")
+    summarize_with(client, "scripted", language="en")(stretch)
+    sent = [seen.body["messages"][0]["content"] for seen in gateway.requests if seen.body]
+    assert sent == [summary_prompt(stretch, language) for language in ("zh", "en")]
 
 
 def test_scripted_summaries_come_in_order_then_the_extractive_ones(start: Any) -> None:
