@@ -157,7 +157,7 @@ def difference(expected: object, got: object, place: str = "") -> tuple[str, str
         if len(expected) != len(got) and (is_history(expected) or is_history(got)):
             return _placed(place, _count(expected, "message"), _count(got, "message"))
         for index, pair in enumerate(zip(expected, got, strict=False)):
-            if pair[0] != pair[1]:
+            if _differ(*pair):
                 return difference(*pair, f"{place}[{index}]")
         end = min(len(expected), len(got))
         beyond = [show(items[end]) if len(items) > end else "nothing" for items in (expected, got)]
@@ -167,17 +167,22 @@ def difference(expected: object, got: object, place: str = "") -> tuple[str, str
             if key not in expected or key not in got:
                 sides = [show(side[key]) if key in side else "nothing" for side in (expected, got)]
                 return _placed(f"{place}[{show(key)}]", *sides)
-            if expected[key] != got[key]:
+            if _differ(expected[key], got[key]):
                 return difference(expected[key], got[key], f"{place}[{show(key)}]")
     if is_dataclass(expected) and type(expected) is type(got):
         for name in [field.name for field in fields(expected)]:
             pair = getattr(expected, name), getattr(got, name)
-            if pair[0] != pair[1]:
+            if _differ(*pair):
                 return difference(*pair, f"{place}.{name}")
     if isinstance(expected, str) and isinstance(got, str):
         return _placed(place, *_where_texts_part(expected, got))
     # Numbers that only differ far behind the point.
     return _placed(place, repr(expected)[:_WIDTH], repr(got)[:_WIDTH])
+
+
+def _differ(expected: object, got: object) -> bool:
+    """Compare as written: True is not 1, in whatever list it stands."""
+    return repr(expected) != repr(got)
 
 
 def _placed(place: str, expected: str, got: str) -> tuple[str, str]:
@@ -231,7 +236,7 @@ def _learners_part(traceback: TracebackType | None) -> TracebackType | None:
     rest = traceback
     while rest is not None and rest.tb_frame.f_globals.get("__name__", "").startswith("grader."):
         rest = rest.tb_next
-    return rest or traceback
+    return rest
 
 
 def print_score() -> None:

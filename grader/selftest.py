@@ -115,9 +115,13 @@ def functions_of_file(path: Path) -> Functions:
     Raises BadInput when it cannot be read, is no Python, or fails while it runs.
     """
     try:
-        source = path.read_bytes()
+        code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     except OSError as error:
         raise BadInput(f"{path}: expected a Python file: {error.strerror}") from None
+    except (SyntaxError, ValueError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        place = _place(path, getattr(error, "lineno", None))
+        raise BadInput(f"{place}: expected Python code that can be read: {reason}") from None
     module = ModuleType("learner")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses look their module up
@@ -125,17 +129,11 @@ def functions_of_file(path: Path) -> Functions:
     sys.path.insert(0, folder)
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        place = f"{path}, line {line}" if line else str(path)
-        reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise BadInput(f"{place}: expected Python code that can be read: {reason}") from None
+            exec(code, module.__dict__)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        line = _line_of(error, str(path))
-        place = f"{path}, line {line}" if line else str(path)
+        place = _place(path, _line_of(error, str(path)))
         raise BadInput(f"{place}: expected code that runs, got {describe_error(error)}") from None
     finally:
         with contextlib.suppress(ValueError):
@@ -150,6 +148,10 @@ def functions_of_file(path: Path) -> Functions:
         else:
             faults[name] = f"{name} is missing in {path}"
     return Functions(str(path), found, faults)
+
+
+def _place(path: Path, line: int | None) -> str:
+    return f"{path}, line {line}" if line else str(path)
 
 
 def _line_of(error: BaseException, filename: str) -> int | None:
