@@ -483,11 +483,11 @@ _QUOTED_CALL = re.compile(r"([\w-]+) (\{.*\})")
 def quoted_messages(prompt: str) -> list[Message]:
     r"""Read back the messages that a summary prompt quotes, as far as text can tell.
 
-    A quoted line that begins with a role opens a message, and in an assistant message a line
-    of a name and a JSON object is a tool call. A text that imitates such lines is misread;
-    a summary of it is then sorted less well, but still only copied.
+    A quoted line that begins with a role opens a message; the lines after its first are
+    indented. In an assistant message a line of a name and a JSON object is a tool call; a text
+    that imitates one is sorted less well, but still only copied.
 
-    >>> quoted_messages("...\n| user: Fix divide.\n| Run the tests.")
+    >>> quoted_messages("...\n| user: Fix divide.\n|   Run the tests.")
     [{'role': 'user', 'content': 'Fix divide.\nRun the tests.'}]
     """
     messages: list[Message] = []
@@ -498,7 +498,7 @@ def quoted_messages(prompt: str) -> list[Message]:
         if start:
             messages.append({"role": start[1], "content": start[2]})
         elif messages:
-            messages[-1]["content"] += "\n" + line[2:]
+            messages[-1]["content"] += "\n" + line.removeprefix("|   ")
     ids = (f"quoted_{n}" for n in count(1))
     open_calls: deque[str] = deque()
     for message in messages:

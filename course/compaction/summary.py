@@ -23,6 +23,7 @@ from compaction.messages import (
     calls_of,
     content_of,
     is_summary,
+    marked_text,
     text_of,
     transcript,
 )
@@ -104,7 +105,8 @@ _INSTRUCTIONS = {
 def summary_prompt(messages: Sequence[Message], language: str = "en") -> str:
     """Return the request for a structured summary of a stretch, in English or Chinese.
 
-    The stretch is quoted line by line, so that no line of it can end the quotation.
+    The stretch is quoted line by line, so that no line of it can end the quotation; the lines
+    after a message's first are indented, so that none of them can pass for a new message.
 
     >>> print(summary_prompt([{"role": "user", "content": "Fix divide."}]).splitlines()[-1])
     | user: Fix divide.
@@ -113,8 +115,14 @@ def summary_prompt(messages: Sequence[Message], language: str = "en") -> str:
         raise ValueError(f"language must be one of {', '.join(_INSTRUCTIONS)}, not {language!r}")
     task, headings_follow, *rules = _INSTRUCTIONS[language]
     headings = HEADINGS if language == "en" else HEADINGS_ZH
-    quoted = [f"| {line}" for line in transcript(messages).splitlines()]
+    quoted = [line for message in messages for line in _quote(message)]
     return "\n".join([task, "", headings_follow, *headings, "", *rules, *quoted])
+
+
+def _quote(message: Message) -> Iterator[str]:
+    first, *rest = marked_text(message).splitlines()
+    yield f"| {first}"
+    yield from (f"|   {line}" for line in rest)
 
 
 # --- reading a summary ------------------------------------------------------------------
