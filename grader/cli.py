@@ -20,7 +20,10 @@ OK, FAILED, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
 COMMANDS = {
     "build": ("grader.build", "make labs and lessons again from their sources"),
+    "check": ("grader.check_notebook", "run the checks of one lab's notebook"),
+    "release": ("grader.release", "pack the course into a zip archive for people without git"),
     "selftest": ("grader.selftest", "run the fifteen checks on solutions, starters or your code"),
+    "workbook": ("grader.working_copy", "lay your own copy of the labs where it is missing"),
 }
 """Each command: the module that does it, and what it does."""
 

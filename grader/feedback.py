@@ -228,10 +228,10 @@ def check_in_notebook(check_id: str, function: Callable[..., Any]) -> None:
     if result.failure is not None:
         raise result.failure.with_traceback(None)
     if result.error is not None:
-        raise result.error.with_traceback(_learners_part(result.error.__traceback__))
+        raise result.error.with_traceback(learners_part(result.error.__traceback__))
 
 
-def _learners_part(traceback: TracebackType | None) -> TracebackType | None:
+def learners_part(traceback: TracebackType | None) -> TracebackType | None:
     """Leave out the grader's own steps at the beginning of a traceback."""
     rest = traceback
     while rest is not None and rest.tb_frame.f_globals.get("__name__", "").startswith("grader."):

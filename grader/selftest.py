@@ -1,7 +1,7 @@
 """Run the checks on a set of functions and print a line a check, then the total.
 
-``solutions`` are the library's functions, ``labs`` the starter functions, and a Python file is
-a learner's module.
+``solutions`` are the library's functions and ``labs`` the notebooks as they are handed out. A
+folder of notebooks (``workbook``), one notebook or a Python file are a learner's own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -27,12 +27,14 @@ Function = Callable[..., Any]
 class Functions:
     """The functions to check, by name, and where they come from.
 
-    ``faults`` says, for a function that is not there, why not.
+    ``faults`` says, for a function that is not there, why not; ``notes`` are for the learner to
+    read, one line each.
     """
 
     where: str
     found: Mapping[str, Function]
     faults: Mapping[str, str]
+    notes: Sequence[str] = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WHERE",
         nargs="?",
         default="solutions",
-        help="solutions (default), labs (the starter functions), or a Python file of your own",
+        help="solutions (default), labs (as handed out), or your own: a folder of notebooks "
+        "(workbook), a notebook or a Python file",
     )
     parser.add_argument("--all", action="store_true", help="run the checks of days 7 and 8 as well")
     parser.add_argument(
@@ -55,6 +58,9 @@ def run(options: argparse.Namespace) -> int:
     """Run the checks and print what came of them; 0 only when every one of them passes."""
     seed = seed_in_force()
     functions = functions_at(options.where)
+    for note in functions.notes:
+        print(f"note: {note}", file=sys.stderr)
+    sys.stderr.flush()
     core = run_all(CORE, functions, seed)
     extension = run_all(EXTENSION, functions, seed) if options.all else []
     if options.json:
@@ -97,16 +103,47 @@ def functions_at(where: str) -> Functions:
     >>> sorted(functions_at("solutions").found)[:3]
     ['budget_table', 'compact', 'estimate']
 
-    Raises BadInput for anything but ``solutions``, ``labs`` and a Python file that runs.
+    Raises BadInput for what is none of: ``solutions``, ``labs``, a folder with notebooks, a
+    notebook, a Python file that runs.
     """
     if where == "solutions":
         return Functions(where, {e.function: e.solution() for e in EXERCISES}, {})
     if where == "labs":
-        return Functions(where, {e.function: e.starter() for e in EXERCISES}, {})
+        return _functions_of_labs()
     path = Path(where)
     if path.suffix == ".py":
         return functions_of_file(path)
-    raise BadInput(f"{where}: expected solutions, labs or a Python file (.py)")
+    if path.is_dir() or path.suffix == ".ipynb":
+        from grader.workbook import functions_of
+
+        own = functions_of(path)
+        return Functions(where, own.functions, own.missing, own.problems)
+    raise BadInput(
+        f"{where}: expected solutions, labs, a folder of notebooks, a notebook or a Python file"
+    )
+
+
+def _functions_of_labs() -> Functions:
+    """Return what is handed out: from the notebooks, and the starters where there are none.
+
+    The package may be installed without the folder of labs.
+    """
+    from grader.workbook import functions_of, notebook_files
+
+    functions = Functions("labs", {e.function: e.starter() for e in EXERCISES}, {})
+    labs = Path(__file__).resolve().parents[1] / "labs"
+    if not labs.is_dir() or not any(notebook_files(labs)):
+        return functions
+    own = functions_of(labs)
+    there = {path.stem for path in notebook_files(labs)}
+    missing = {e.function for e in EXERCISES if e.slug in there} & set(own.missing)
+    found = {**functions.found, **own.functions}
+    return Functions(
+        "labs",
+        {name: function for name, function in found.items() if name not in missing},
+        {name: own.missing[name] for name in missing},
+        own.problems,
+    )
 
 
 def functions_of_file(path: Path) -> Functions:
