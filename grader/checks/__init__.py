@@ -14,7 +14,7 @@ from typing import Any
 
 from grader.checks import day1, day2, day3, day4, day5, day6
 from grader.checks.judge import Check
-from grader.checks.plain import plain, same
+from grader.checks.values import plain, same
 from grader.feedback import BadInput, CheckFailure, printable
 
 __all__ = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from grader.checks.plain import Misfit, Shape, read, same, wanted
+from grader.checks.values import Misfit, Shape, read, same, wanted
 from grader.feedback import CheckFailure, difference
 
 Function = Callable[..., Any]

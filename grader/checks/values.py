@@ -86,7 +86,7 @@ def plain(value: object) -> Any:
     >>> plain(Trick())
     Traceback (most recent call last):
     ...
-    grader.checks.plain.Misfit: returned a Trick object
+    grader.checks.values.Misfit: returned a Trick object
     """
     return _plain(value, value, "", 0)
 
@@ -142,7 +142,7 @@ def read(value: object, shape: Shape) -> Any:
     >>> read(None, int)
     Traceback (most recent call last):
     ...
-    grader.checks.plain.Misfit: returned None
+    grader.checks.values.Misfit: returned None
     """
     copy = plain(value)
     _fit(copy, shape, copy, "")
