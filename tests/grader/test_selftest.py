@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_used_is_one_line(
     assert err.startswith(f"error: {tmp_path}{os.sep}{complaint}") and err.count("\n") == 1
 
 
-@pytest.mark.parametrize("where", ["nowhere", "nowhere.py", "solution", ""])
+@pytest.mark.parametrize("where", ["nowhere", "nowhere.py", "solution"])
 def test_an_unknown_place_is_one_line(command: Any, where: str) -> None:
     code, out, err = command("selftest", where)
     assert (code, out) == (2, "")
