@@ -310,10 +310,10 @@ def _missing(cells: Sequence[Cell], names: Sequence[str], stripped: bool) -> Ite
 def plain_python(source: str) -> str:
     """Return a cell's source with IPython's magics left out, line for line.
 
-    >>> print(plain_python("%matplotlib inline\nx = 1"))
+    >>> print(plain_python("%matplotlib inline\\nx = 1"))
     pass  # %matplotlib inline
     x = 1
-    >>> plain_python("%%bash\nls")
+    >>> plain_python("%%bash\\nls")
     ''
     """
     if _tree(source) is not None:
