@@ -132,16 +132,19 @@ def fit_robust(
     min_samples: int = 3,
     *,
     prior: Coefficients = DEFAULT,
-    prior_weight: float = 0.1,
+    prior_deviation: float = 0.3,
 ) -> Fit:
     """Fit both coefficients so that few, one-sided or odd samples do no harm.
 
     Three changes against :func:`fit`: residuals are relative, so that a long text does not
-    outvote the others; a ridge pulls each coefficient towards ``prior`` with the weight of
-    ``prior_weight`` samples, so that a coefficient which the samples hardly touch stays where
-    it was; and a sample far from the rest loses its weight (iteratively reweighted least
-    squares with Cauchy's weights: P. W. Holland and R. E. Welsch, Robust regression using
-    iteratively reweighted least-squares, 1977).
+    outvote the others; a ridge pulls each coefficient towards ``prior``, so that one which the
+    samples hardly touch stays where it was; and a sample far from the rest loses its weight
+    (iteratively reweighted least squares with Cauchy's weights: P. W. Holland and R. E.
+    Welsch, Robust regression using iteratively reweighted least-squares, 1977).
+
+    The ridge weighs the samples' own scatter against ``prior_deviation``, the spread expected
+    of the factor between prior and truth: samples that agree outvote the prior, noisy ones do
+    not (A. E. Hoerl and R. W. Kennard, Ridge regression, 1970).
 
     >>> latin = [Sample(0, n, n // 2) for n in (400, 800, 1200)]
     >>> found = fit_robust(latin).coefficients
@@ -154,7 +157,7 @@ def fit_robust(
         note = f"{len(usable)} of {min_samples} samples needed: the coefficients stay as they are"
         return Fit(active, len(usable), before, before, False, False, note)
     rows = [_Row.of(sample, prior) for sample in usable]
-    factors = _reweighted(rows, prior_weight)
+    factors = _reweighted(rows, prior_deviation)
     found = Coefficients(
         limit_coefficient(prior.cjk * factors[0]), limit_coefficient(prior.other * factors[1])
     )
@@ -182,26 +185,24 @@ class _Row(NamedTuple):
         return cls(cjk / size, other / size, sample.tokens / size)
 
 
-def _reweighted(rows: Sequence[_Row], prior_weight: float) -> tuple[float, float]:
+_LEAST_SCATTER = 0.02
+"""Below a relative scatter of 2 % samples count as equally exact."""
+
+
+def _reweighted(rows: Sequence[_Row], prior_deviation: float) -> tuple[float, float]:
     """Return the two factors on the prior that minimise the robust relative error."""
-    factors = _common_factor(rows)
-    for _ in range(30):
+    factors = _ridge(rows, [1.0] * len(rows), 0.001)
+    for _ in range(40):
         residuals = [factors[0] * r.cjk + factors[1] * r.other - r.tokens for r in rows]
-        scale = max(0.02, 1.4826 * sorted(map(abs, residuals))[len(rows) // 2])
-        weights = [1 / (1 + (residual / (2.0 * scale)) ** 2) for residual in residuals]
-        following = _ridge(rows, weights, prior_weight)
+        # The median deviation, in the unit of a normal distribution's standard deviation.
+        scatter = max(_LEAST_SCATTER, 1.4826 * sorted(map(abs, residuals))[len(rows) // 2])
+        weights = [1 / (1 + (residual / (2 * scatter)) ** 2) for residual in residuals]
+        following = _ridge(rows, weights, (scatter / prior_deviation) ** 2)
         change = max(abs(a - b) for a, b in zip(factors, following, strict=True))
         factors = following
         if change < 1e-9:
             break
     return factors
-
-
-def _common_factor(rows: Sequence[_Row]) -> tuple[float, float]:
-    """Start from one factor for both: the median, which one odd sample cannot move."""
-    ratios = sorted(r.tokens / (r.cjk + r.other) for r in rows)
-    median = ratios[len(ratios) // 2]
-    return median, median
 
 
 def _ridge(
