@@ -678,6 +678,13 @@ class SeenRequest:
     faults: tuple[str, ...] = ()
 
 
+def _give_back(taken: list[tuple[_Script, Reply]]) -> None:
+    """Put replies that did not arrive back at the head of their scripts."""
+    while taken:
+        script, reply = taken.pop()
+        script.put_back(reply)
+
+
 class Gateway:
     """An OpenAI-compatible server on loopback that takes its replies from a script.
 
@@ -851,12 +858,14 @@ class Gateway:
             self._record(method, path, "other", None, 500)
             answer = _error_answer(_Refusal(500, text, type="server_error"))
         delivered = False
+        if answer.cut:
+            # Before the client can see the cut, so that its next request finds the reply.
+            _give_back(taken)
         try:
             delivered = await self._send(request, answer)
         finally:
             if not delivered:
-                for script, reply in taken:
-                    script.put_back(reply)
+                _give_back(taken)
 
     def _answer_other(self, method: str, path: str) -> _Answer:
         route = "/v1/models" if path.startswith("/v1/models/") else path
@@ -966,9 +975,7 @@ class Gateway:
                 reply = _summarize_quoted(text_of(body["messages"][-1]))
             message = _message_of(self._after_script if reply is None else reply, body)
         except Exception as error:  # a script is code too; its fault must not end the server
-            while taken:
-                taken_from, unsaid = taken.pop()
-                taken_from.put_back(unsaid)
+            _give_back(taken)
             text = f"The script failed: {type(error).__name__}: {error}"
             raise _Refusal(500, text, type="server_error") from error
         if "missing-heading" in faults and message["content"]:
