@@ -112,8 +112,8 @@ from compaction.messages import Message
 from compaction.probes import Probe, verify
 from compaction.summary import (
     Compaction,
-    SummaryError,
     Summarizer,
+    SummaryError,
     carry_facts,
     extract,
     replace_stretches,
