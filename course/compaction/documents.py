@@ -468,18 +468,19 @@ def digest(text: str) -> str:
     sentences = list(dict.fromkeys(_sentences(text)))
     if not sentences:
         return fill_template("", "")
-    topic, *others = sentences
+    topic = next(fold(line) for line in text.splitlines() if re.search(r"\w", line))
+    topic = _DECORATION.sub("", topic)[:_MAX_LINE_CHARACTERS]
     room = len(text) // 4
     room = min(_MAX_DIGEST_CHARACTERS, max(_MIN_DIGEST_CHARACTERS, room))
     constraints = [s for s in sentences if _RULE.search(s) or PIN.search(s)]  # never cut short
-    rest = [s for s in others if s not in constraints]
+    rest = [s for s in sentences if s not in constraints and s not in topic]
     unsettled = [s for s in rest if _UNSETTLED.search(s)]
     outcomes = [s for s in rest if s not in unsettled and _RESULT.search(s)]
     if not outcomes:
         outcomes = [s for s in rest if s not in unsettled][-1:]
     return _render(
         {
-            _TOPIC: topic[:_MAX_LINE_CHARACTERS],
+            _TOPIC: topic,
             _OUTCOME: _newest(outcomes, room * 2 // 3),
             _CONSTRAINTS: "\n".join(constraints),
             _OPEN: _newest(unsettled, room // 3),
