@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def _files(folder: Path) -> Iterator[Path]:
 # --- nbgrader ---------------------------------------------------------------------------
 
 
-def nbgrader_api(root: Path, gradebook: Path, home: Path = ROOT) -> Any:
+def nbgrader_api(root: Path, gradebook: Path, traps: Path = ROOT / "grader" / "traps") -> Any:
     """Return nbgrader's own API with the settings of grader/nbgrader_config.py.
 
     ``root`` is the course's folder, ``gradebook`` the file of its database.
@@ -107,16 +108,15 @@ def nbgrader_api(root: Path, gradebook: Path, home: Path = ROOT) -> Any:
     from nbgrader.apps.api import NbGraderAPI
     from traitlets.config.loader import PyFileConfigLoader
 
-    settings = home / "grader" / "nbgrader_config.py"
-    config = PyFileConfigLoader(settings.name, path=str(settings.parent)).load_config()
+    config = PyFileConfigLoader("nbgrader_config.py", path=str(ROOT / "grader")).load_config()
     config.CourseDirectory.root = str(root)
     config.CourseDirectory.db_url = f"sqlite:///{gradebook}"
-    config.PlaceStarters.traps = str(home / "grader" / "traps")
+    config.PlaceStarters.traps = str(traps)
     with own_commands_first():
         return NbGraderAPI(config=config)
 
 
-@contextmanager
+@contextlib.contextmanager
 def own_commands_first() -> Iterator[None]:
     """Put this environment's commands first on the path.
 
@@ -146,11 +146,14 @@ def _release(filled: dict[str, str], root: Path) -> dict[str, dict[str, bytes]]:
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
             (folder / f"{slug}.ipynb").write_bytes(text.encode())
-        api = nbgrader_api(work, work / "gradebook.db", root)
+        # nbgrader asks another program for the version of a new gradebook, which takes longer than
+        # all the rest. This one is thrown away, so it gets a table that says it is not new.
+        with contextlib.closing(sqlite3.connect(work / "gradebook.db")) as database:
+            database.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        api = nbgrader_api(work, work / "gradebook.db", root / "grader" / "traps")
         made: dict[str, dict[str, bytes]] = {}
         for slug in filled:
-            with own_commands_first():
-                result = api.generate_assignment(slug)
+            result = api.generate_assignment(slug)
             if not result["success"]:
                 raise BuildError([f"{slug}: nbgrader: {_last_line(result)}"])
             folder = work / "labs" / slug

@@ -5,7 +5,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CLASSROOM = ROOT / "grader" / "classroom"
-sys.path.insert(0, str(ROOT))
+if str(ROOT) not in sys.path:  # nbgrader may have been started anywhere, and grader not installed
+    sys.path.insert(0, str(ROOT))
 
 from nbgrader.converters import GenerateAssignment  # noqa: E402
 from nbgrader.preprocessors import ClearSolutions  # noqa: E402
