@@ -1,0 +1,258 @@
+"""Choose from a notebook's cells what one function needs: its own cell, and what that refers to.
+
+A cell that plots something costs more than all checks together, and a cell that hangs should
+not cost the function in another cell its points. So only what the function's code refers to is
+run, statement by statement, in the order of the notebook; where that is not enough (the program
+that runs the pieces sees a name missing), everything is run.
+
+This file is also copied into the sandbox. Nothing in it executes a learner's code.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+Source = tuple[str, str]
+"""A cell: the name that messages call it by, and its source."""
+
+PYTHON_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun")
+"""Magics whose cell is Python all the same; the cells of all other magics are left out."""
+
+_MAX_MAGICS = 200
+_MAGIC_LINE = re.compile(r"^(?P<indent>\s*)(?:[%!?]|.*\?\s*$)")
+_MAGIC_VALUE = re.compile(r"^(?P<target>\s*[\w.,\[\] ]+=)\s*[%!]")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Statements of one cell to run together; ``cell`` counts from 0."""
+
+    cell: int
+    body: ast.Module
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run, which cells are no Python (cell and reason), and whether more could be run."""
+
+    pieces: tuple[Piece, ...]
+    faults: tuple[tuple[int, str], ...]
+    left_out: bool
+
+
+def plan(cells: Sequence[Source], function: str, whole: bool = False) -> Plan:
+    """Choose what to run of the cells so that ``function`` is there; all of it when ``whole``.
+
+    >>> cells = [("a", "import math, os"), ("b", "def up(x): return math.ceil(x)"), ("c", "up(1)")]
+    >>> [ast.unparse(piece.body) for piece in plan(cells, "up").pieces]
+    ['import math', 'def up(x):\\n    return math.ceil(x)']
+    """
+    trees: dict[int, ast.Module] = {}
+    faults = []
+    for number, (name, source) in enumerate(cells):
+        try:
+            trees[number] = parse(source, name)
+        except NotPython as reason:
+            faults.append((number, str(reason)))
+    if whole:
+        chosen = {number: list(tree.body) for number, tree in trees.items()}
+    else:
+        chosen = _choose(trees, function)
+    pieces = tuple(
+        Piece(number, ast.Module(body=body, type_ignores=[]))
+        for number, body in sorted(chosen.items())
+        if body
+    )
+    runs = sum(len(piece.body.body) for piece in pieces)
+    return Plan(pieces, tuple(faults), runs < sum(len(tree.body) for tree in trees.values()))
+
+
+# --- reading a cell ---------------------------------------------------------------------
+
+
+class NotPython(Exception):
+    """A cell that cannot be read as Python; the text says why."""
+
+
+def parse(source: str, name: str = "<cell>") -> ast.Module:
+    """Read a cell as IPython would, leaving out magics and shell lines.
+
+    >>> ast.unparse(parse("%matplotlib inline\\nx = 1\\n!ls"))
+    'pass\\nx = 1\\npass'
+
+    Raises NotPython.
+    """
+    source = source.removeprefix("\ufeff")
+    first = source.lstrip().split("\n", 1)
+    if first[0].startswith("%%"):
+        if first[0].split()[0] not in PYTHON_MAGICS:
+            return ast.Module(body=[], type_ignores=[])
+        source = "\n" + (first[1] if len(first) > 1 else "")
+    for _ in range(_MAX_MAGICS):
+        try:
+            tree = compile(source, name, "exec", _ONLY_READ, dont_inherit=True)
+        except SyntaxError as error:
+            without = _without_magic(source, error.lineno)
+            if without is None:
+                raise NotPython(_in_words(error)) from None
+            source = without
+        except (ValueError, OverflowError) as error:
+            raise NotPython(f"{type(error).__name__}: {error}") from None
+        except (RecursionError, MemoryError):
+            raise NotPython("SyntaxError: nested too deep") from None
+        else:
+            assert isinstance(tree, ast.Module)
+            return tree
+    raise NotPython(f"more than {_MAX_MAGICS} magics in one cell")
+
+
+_ONLY_READ = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+
+def _without_magic(source: str, line_number: int | None) -> str | None:
+    """Return the source with one magic line made harmless; None when the line is none."""
+    lines = source.split("\n")
+    if line_number is None or not 1 <= line_number <= len(lines):
+        return None
+    line = lines[line_number - 1]
+    value, magic = _MAGIC_VALUE.match(line), _MAGIC_LINE.match(line)
+    if value is not None:
+        lines[line_number - 1] = f"{value['target']} None"
+    elif magic is not None:
+        lines[line_number - 1] = f"{magic['indent']}pass"
+    else:
+        return None
+    return "\n".join(lines)
+
+
+def _in_words(error: SyntaxError) -> str:
+    place = f" (line {error.lineno})" if error.lineno else ""
+    return f"{type(error).__name__}: {error.msg}{place}"
+
+
+# --- choosing statements ----------------------------------------------------------------
+
+
+@dataclass
+class _Statement:
+    cell: int
+    place: int
+    node: ast.stmt
+    binds: frozenset[str]
+    uses: frozenset[str]
+    kind: str  # import, definition, or other
+    chosen: bool = False
+
+
+def _choose(trees: dict[int, ast.Module], function: str) -> dict[int, list[ast.stmt]]:
+    statements = [
+        _Statement(cell, place, node, frozenset(_bound(node)), frozenset(_used(node)), _kind(node))
+        for cell, tree in trees.items()
+        for place, node in enumerate(tree.body)
+    ]
+    home = {s.cell for s in statements if function in s.binds and s.kind != "import"}
+    needed = {function}
+    # Names that hold data: a later statement that mentions one may change what it holds.
+    data: set[str] = set()
+    growing = True
+    while growing:
+        growing = False
+        for statement in statements:
+            if not statement.chosen and _belongs(statement, home, needed, data):
+                statement.chosen = growing = True
+                needed |= statement.uses
+                if statement.kind == "other":
+                    data |= statement.binds
+    chosen: dict[int, list[ast.stmt]] = {}
+    for statement in statements:
+        if statement.chosen:
+            node = statement.node
+            if statement.kind == "import" and statement.cell not in home:
+                node = _only_needed(node, needed)
+            chosen.setdefault(statement.cell, []).append(node)
+    return chosen
+
+
+def _belongs(statement: _Statement, home: set[int], needed: set[str], data: set[str]) -> bool:
+    if statement.cell in home:
+        return True
+    if statement.kind == "import" and statement.binds & {"*", "__future__"}:
+        return True
+    if statement.binds & needed:
+        return True
+    if statement.kind != "other":
+        return False
+    return bool(statement.uses & data) or bool(set(_changed(statement.node)) & needed)
+
+
+def _kind(node: ast.stmt) -> str:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return "import"
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return "definition"
+    return "other"
+
+
+def _only_needed(node: ast.stmt, needed: set[str]) -> ast.stmt:
+    assert isinstance(node, ast.Import | ast.ImportFrom)
+    names = [alias for alias in node.names if _name_of(alias) in needed]
+    if not names:  # import *, and from __future__
+        return node
+    if isinstance(node, ast.Import):
+        return ast.copy_location(ast.Import(names=names), node)
+    return ast.copy_location(ast.ImportFrom(node.module, names, node.level), node)
+
+
+def _name_of(alias: ast.alias) -> str:
+    return alias.asname or alias.name.split(".")[0]
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a top-level statement binds in the notebook's namespace."""
+    for part in _outside_functions(node):
+        if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):
+            yield part.id
+        elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield part.name
+        elif isinstance(part, ast.Import | ast.ImportFrom):
+            yield from map(_name_of, part.names)
+            if isinstance(part, ast.ImportFrom) and part.module == "__future__":
+                yield "__future__"
+        elif isinstance(part, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and part.name:
+            yield part.name
+        elif isinstance(part, ast.MatchMapping) and part.rest:
+            yield part.rest
+
+
+def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    """Walk through a statement, but not into the bodies of functions, classes and lambdas."""
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            waiting.extend(ast.iter_child_nodes(part))
+
+
+def _used(node: ast.stmt) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Store):
+            yield part.id
+        elif isinstance(part, ast.Global):
+            yield from part.names
+        elif isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name):
+            yield part.target.id
+
+
+def _changed(node: ast.stmt) -> Iterable[str]:
+    """Yield the names of which a statement sets an attribute or an item."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load):
+            root: ast.expr = part
+            while isinstance(root, ast.Attribute | ast.Subscript):
+                root = root.value
+            if isinstance(root, ast.Name):
+                yield root.id
