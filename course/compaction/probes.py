@@ -35,12 +35,14 @@ class ProbeReport:
 PIN = re.compile(r"(?:\bremember|记住)\s*[:：]", re.IGNORECASE)
 _POINTS = re.compile(r"(?:[ \t]*\n[ \t]*[-*•][ \t]+[^\n]+)+")
 _QUOTES = (
-    r'`[^`\n]+`|"[^"\n]+"|“[^”\n]+”|「[^」\n]+」|『[^』\n]+』|‘[^’\n]+’|(?<!\w)\'[^\'\n]+\'(?!\w)'
+    # Without the opening mark inside, or a run of them would be searched again and again.
+    r'`[^`\n]+`|"[^"\n]+"|“[^“”\n]+”|「[^「」\n]+」|『[^『』\n]+』|‘[^‘’\n]+’'
+    r"|(?<!\w)'[^'\n]+'(?!\w)"
 )
 _QUOTED = re.compile(_QUOTES)
 # A sentence ends at the line's end, at a CJK stop, or at a stop that white space follows; a
 # stop inside quotes or inside a name (calc.py) does not end it.
-_SENTENCE = re.compile(rf"(?:{_QUOTES}|[.!?](?!\s|$)|[^.!?。！？\n])+")
+_PINNED = re.compile(rf"[ \t\n*•-]*+(?P<sentence>(?:{_QUOTES}|[.!?](?!\s|$)|[^.!?。！？\n])+)")
 
 
 def pinned_probes(messages: Iterable[Message]) -> list[Probe]:
@@ -70,14 +72,18 @@ def _pins(text: str) -> Iterator[Probe]:
 
 
 def _pinned_sentences(text: str) -> Iterator[str]:
-    for pin in PIN.finditer(text):
+    position = 0
+    while pin := PIN.search(text, position):
         # A pin may head a list; then each of its points is pinned.
         points = _POINTS.match(text, pin.end())
-        parts = points.group().splitlines() if points else [text[pin.end() :]]
-        for part in parts:
-            match = _SENTENCE.match(part.lstrip(" \t\n-*•"))
-            if match is not None:
-                yield match.group().strip()
+        if points:
+            found = [_PINNED.match(line) for line in points.group().splitlines()]
+            position = points.end()
+        else:
+            found = [_PINNED.match(text, pin.end())]
+            # A pin inside a pinned sentence is part of it.
+            position = found[0].end() if found[0] else pin.end()
+        yield from (match["sentence"].strip() for match in found if match)
 
 
 def fold(text: str) -> str:
