@@ -136,6 +136,7 @@ _HEADING = re.compile(
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"^\s*(?:(?:>|[-*+•]|\d+[.)])\s*)*(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
+_FENCE_END = re.compile(r"^[\s>]*(?P<mark>`{3,}|~{3,})\s*$")
 _KEY_OF = {name.lower(): KEYS[i % len(KEYS)] for i, name in enumerate(_HEADING_NAMES)}
 
 
@@ -191,16 +192,25 @@ def _lines_and_headings(text: str) -> Iterator[tuple[str, re.Match[str] | None]]
     """Yield every line with its match as a heading; inside a code fence nothing is one."""
     fence = ""  # the mark that opened the code fence we are in
     for line in text.splitlines():
-        mark = _FENCE.match(line)
         if fence:
-            if mark and mark["mark"].startswith(fence) and not mark["info"].strip():
+            end = _FENCE_END.match(line)
+            if end and end["mark"].startswith(fence):
                 fence = ""
             yield line, None
-        elif mark and "`" not in mark["info"]:
-            fence = mark["mark"]
+        elif mark := _opens_fence(line):
+            fence = mark
             yield line, None
         else:
             yield line, _HEADING.match(line)
+
+
+def _opens_fence(line: str) -> str:
+    """Return the mark with which a line opens a code fence, else ``""``."""
+    match = _FENCE.match(line)
+    # Backticks that go on with a backtick are code within a line.
+    if match is None or (match["mark"][0] == "`" and "`" in match["info"]):
+        return ""
+    return match["mark"]
 
 
 def render_summary(sections: dict[str, str], language: str = "en") -> str:
@@ -291,10 +301,9 @@ def extract(messages: Sequence[Message]) -> str:
     language = language_of(messages)
     bound = min(MAX_EXTRACT_CHARACTERS, max(240, len(transcript(messages)) // 3))
     lines = [
-        line
+        _Line(line.key, line.rank, text)
         for line in _candidates(messages)
-        # A copied line must not read as a heading or open a code fence.
-        if not _HEADING.match(line.text) and not _FENCE.match(line.text)
+        if (text := fold(line.text)[:_MAX_LINE]) and _can_be_copied(text)
     ]
     of_key = {key: [line for line in lines if line.key == key] for key in KEYS}
     chosen = {key: _choose(of_key[key], bound * _SHARES[key]) for key in KEYS}
@@ -309,16 +318,20 @@ def extract(messages: Sequence[Message]) -> str:
     return render_summary(sections, language)
 
 
+def _can_be_copied(text: str) -> bool:
+    """Say whether a line says something, and reads neither as a heading nor as a code fence."""
+    return bool(re.search(r"\w", text)) and not _HEADING.match(text) and not _FENCE.match(text)
+
+
 def _choose(lines: Sequence[_Line], bound: float) -> list[str]:
     """Choose within the bound, what matters most and is newest first; keep their order."""
     chosen: dict[str, int] = {}
     used = 0
     for position, line in _by_importance(lines):
-        text = fold(line.text)[:_MAX_LINE]
         # Pinned facts go in whatever the bound says: losing one abandons the compaction.
-        if text and text not in chosen and (line.rank == 0 or used + len(text) <= bound):
-            chosen[text] = position
-            used += len(text)
+        if line.text not in chosen and (line.rank == 0 or used + len(line.text) <= bound):
+            chosen[line.text] = position
+            used += len(line.text)
     return sorted(chosen, key=chosen.__getitem__)
 
 
@@ -328,7 +341,7 @@ def _by_importance(lines: Sequence[_Line]) -> list[tuple[int, _Line]]:
 
 def _most_important(lines: Sequence[_Line], room: int) -> str:
     """Return the line that matters most, cut to the room (characters) that there is."""
-    return fold(_by_importance(lines)[0][1].text)[: min(room, _MAX_LINE)]
+    return _by_importance(lines)[0][1].text[:room]
 
 
 def _candidates(messages: Sequence[Message]) -> Iterator[_Line]:
@@ -514,7 +527,10 @@ def carry_facts(
         for index, (start, end) in enumerate(stretches):
             if verify([probe], messages[start:end]).kept:
                 first, rest = carried[index].split("\n", 1)
-                carried[index] = f"{first}\n- {fold(probe.fact)}\n{rest}"
+                fact = fold(probe.fact)
+                if _HEADING.match(fact) or _FENCE.match(fact):
+                    fact = f'"{fact}"'  # must not read as a heading or open a code fence
+                carried[index] = f"{first}\n- {fact}\n{rest}"
                 break
     return carried
 
