@@ -399,10 +399,15 @@ def test_an_extract_is_copied_bounded_and_repeatable(history):
 
 @given(histories())
 def test_the_prompt_quotes_every_line(history):
+    """A message begins behind one blank; its other lines stand further in."""
+    quoted = [
+        f"| {'  ' * bool(index)}{line}"
+        for message in history
+        for index, line in enumerate(transcript([message]).splitlines())
+    ]
     for language in ("en", "zh"):
         lines = summary_prompt(history, language).splitlines()
-        quoted = transcript(history).splitlines()
-        assert lines[-len(quoted) :] == [f"| {line}" for line in quoted]
+        assert lines[-len(quoted) :] == quoted
         assert not any(line.startswith("| ") for line in lines[: -len(quoted)])
 
 
