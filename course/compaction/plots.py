@@ -84,25 +84,31 @@ def plot_kinds(errors: Mapping[str, Mapping[str, float]], title: str = "") -> Fi
     ``errors`` maps a kind of text to a mapping from the name of a tokenizer to the error.
     """
     kinds = list(errors)
-    figure, (axes,) = _figure(8, 0.42 * len(kinds) + 1.5)
+    figure, (axes,) = _figure(6.4, 0.42 * len(kinds) + 1.6)
     families = list(dict.fromkeys(family for row in errors.values() for family in row))
     markers = "os^DvP*X"
     colours = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, GREY, "#000000")
-    for family, marker, colour in zip(families, markers, colours, strict=False):
+    for row in range(1, len(kinds)):
+        axes.axhline(row - 0.5, color="#E8E8E8", linewidth=1)
+    for place, (family, marker, colour) in enumerate(zip(families, markers, colours, strict=False)):
         rows = [i for i, kind in enumerate(kinds) if family in errors[kind]]
         values = [100 * errors[kinds[i]][family] for i in rows]
-        axes.plot(values, rows, marker=marker, color=colour, linestyle="none", label=family)
+        # A step down for each family, so that equal errors do not hide one another.
+        heights = [i + 0.6 * ((place + 0.5) / len(families) - 0.5) for i in rows]
+        style = {"marker": marker, "color": colour, "linestyle": "none", "markersize": 6}
+        axes.plot(values, heights, label=family, **style)
     axes.axvline(0, color=GREY, linewidth=1)
     axes.set_yticks(range(len(kinds)), kinds)
-    axes.invert_yaxis()
-    axes.set(xlabel="estimate against exact count, error in % (left: too low)", title=title)
-    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(kinds) - 0.5, -0.5)
+    axes.set(xlabel="error of the estimate in % (left of 0: too low)", title=title)
+    figure.legend(fontsize=9, loc="outside lower center", ncols=3)
     return figure
 
 
 def plot_budget(rows: Sequence[Row], window: int | None = None) -> Figure:
     """Draw each path's use beside its allowance; over-runs are named in words."""
-    figure, (axes,) = _figure(8, 3.9)
+    figure, (axes,) = _figure(7, 4.2)
     positions = range(len(rows))
     axes.barh(
         positions,
@@ -127,16 +133,16 @@ def plot_budget(rows: Sequence[Row], window: int | None = None) -> Figure:
             xytext=(5, 0),
             textcoords="offset points",
             va="center",
-            fontsize=8,
+            fontsize=9,
             fontweight="bold" if row.over else "normal",
         )
     axes.set_yticks(positions, [row.path for row in rows])
     axes.invert_yaxis()
-    axes.margins(x=0.18)
+    axes.margins(x=0.24)
     total = sum(row.tokens for row in rows)
     of_window = f" of {window}" if window else ""
     axes.set(xlabel="tokens", title=f"Who uses the window: {total}{of_window} tokens")
-    figure.legend(fontsize=8, loc="outside lower center", ncols=3)
+    figure.legend(fontsize=9, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -146,41 +152,63 @@ def plot_occupancy(
     threshold: float | None = 0.70,
     emergency: float | None = None,
     fires: Mapping[str, Sequence[int]] | None = None,
+    turns: Sequence[int] = (),
 ) -> Figure:
-    """Draw tokens turn by turn for up to four histories, with the lines that are watched.
+    """Draw tokens message by message for up to four histories, with the lines that are watched.
 
-    ``fires`` maps a history's name to the turns (counted from 1) at which compaction fires.
+    ``fires`` maps a history's name to the messages (counted from 1) at which compaction fires.
+    ``turns`` are the messages at which a user's turn begins.
     """
-    figure, (axes,) = _figure(8, 3.8)
+    from matplotlib.ticker import MaxNLocator
+
+    figure, (axes,) = _figure(7, 4.2)
+    for turn, message in enumerate(turns, 1):
+        axes.axvline(message, color=GREY, linestyle=":", linewidth=1)
+        axes.annotate(
+            f"turn {turn}",
+            (message, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="center",
+            fontsize=9,
+        )
     for (name, tokens), (colour, marker, style) in zip(histories.items(), SERIES, strict=False):
-        turns = list(range(1, len(tokens) + 1))
-        axes.plot(turns, tokens, style, color=colour, marker=marker, markersize=5, label=name)
-        for turn in (fires or {}).get(name, ()):
+        messages = list(range(1, len(tokens) + 1))
+        axes.plot(messages, tokens, style, color=colour, marker=marker, markersize=5, label=name)
+        for message in (fires or {}).get(name, ()):
             axes.annotate(
                 "compacts",
-                (turn, tokens[turn - 1]),
-                xytext=(0, 13),
+                (message, tokens[message - 1]),
+                xytext=(0, 18),
                 textcoords="offset points",
                 ha="center",
-                fontsize=8,
+                fontsize=9,
                 arrowprops={"arrowstyle": "->", "color": colour},
             )
-    for share, word in ((threshold, "threshold"), (emergency, "emergency")):
+    lines = ((1.0, "window"), (threshold, "threshold"), (emergency, "emergency"))
+    for share, word in lines:
         if share is not None:
-            axes.axhline(share * window, color=GREY, linestyle=(0, (5, 3)), linewidth=1)
+            dashes: Any = "-" if share == 1.0 else (0, (5, 3))
+            axes.axhline(share * window, color=GREY, linestyle=dashes, linewidth=1)
+            # The emergency line runs close under the window's end: their names keep apart.
+            left = share != 1.0
             axes.annotate(
-                f"{word} {share:.0%}",
-                (1, share * window),
+                f"{word} {share * window:,.0f}" + (f" ({share:.0%})" if left else ""),
+                (0 if left else 1, share * window),
                 xycoords=("axes fraction", "data"),
-                xytext=(4, 0),
+                xytext=(4 if left else -2, -3 if word == "emergency" else 3),
                 textcoords="offset points",
-                va="center",
-                fontsize=8,
+                ha="left" if left else "right",
+                va="top" if word == "emergency" else "bottom",
+                fontsize=9,
             )
-    axes.set(xlabel="messages so far", ylabel="tokens", title="How full the window is")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(xlabel="messages so far", ylabel="tokens")
+    axes.set_title("How full the window is", pad=20 if turns else None)
     top = max([window, *(max(tokens, default=0) for tokens in histories.values())])
-    axes.set_ylim(0, top * 1.06)
-    axes.legend(fontsize=8, loc="upper left")
+    axes.set_ylim(0, top * 1.1)
+    figure.legend(fontsize=9, loc="outside lower center", ncols=4)
     return figure
 
 
