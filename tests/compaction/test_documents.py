@@ -695,11 +695,17 @@ def awkward_count(text: str) -> int:
     return len(re.findall(r"\w{1,5}|\s+|[^\w\s]", text)) + text.count("\n\n") % 3
 
 
+def growing_count(text: str) -> int:
+    """A count under which the whole costs far more than its parts."""
+    return words(text) + text.count("\n\n") ** 2
+
+
 COUNTS: list[Callable[[str], int]] = [
     words,
     len,
     estimate,
     awkward_count,
+    growing_count,
     lambda text: 3 + math.ceil(len(text.encode()) / 3),
 ]
 SUMMARIES: list[Callable[[str], str]] = [digest, short, str, lambda text: text[:9], lambda text: ""]

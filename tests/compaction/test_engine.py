@@ -971,7 +971,10 @@ def test_a_manual_pass_needs_no_line_and_never_raises():
     again = engine.compact_now()
     assert again.abandoned is not None and again.line == f"not compacted: {again.abandoned}"
     assert again.before == again.after == done.after
-    assert [event.kind for event in engine.events] == ["manual pass", "manual pass"]
+    assert [(event.kind, event.added) for event in engine.events] == [
+        ("manual pass", done.after - done.before),
+        ("manual pass", 0),
+    ]
 
 
 def test_the_tokens_lost_to_the_prompt_cache_begin_at_the_first_change():
