@@ -763,6 +763,12 @@ class Engine:
             self._measured_overhead = self._count(beginning) if carried else 0
         return self._measured_overhead
 
+    @property
+    def can_go_on(self) -> bool:
+        """Whether the last turn stopped before its end, so that ``run()`` needs no input."""
+        last = self._history[-1].get("role") if self._history else None
+        return last in ("user", "tool") or bool(pending_calls(self._history))
+
     def estimate(self, extras: Sequence[Message] = ()) -> int:
         """Return the prompt tokens of the next request, by the engine's one counter."""
         self._look_for_open_calls()
@@ -823,7 +829,7 @@ class Engine:
         if user_input is not None:
             text = isinstance(user_input, str)
             self._append({"role": "user", "content": user_input} if text else dict(user_input))  # type: ignore[arg-type]
-        elif not self._can_go_on():
+        elif not self.can_go_on:
             raise ValueError("there is nothing to go on with: the last turn is complete")
         self._look_for_open_calls()
         self._settle("run start", "" if user_input is None else "input")
@@ -1092,7 +1098,3 @@ class Engine:
     def _pin(self, messages: Iterable[Message]) -> None:
         for probe in pinned_probes(messages):
             self._probes.setdefault(fold(probe.fact), probe)
-
-    def _can_go_on(self) -> bool:
-        last = self._history[-1].get("role") if self._history else None
-        return last in ("user", "tool") or bool(pending_calls(self._history))
