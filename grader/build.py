@@ -158,9 +158,16 @@ def _release(filled: dict[str, str], root: Path) -> dict[str, dict[str, bytes]]:
                 raise BuildError([f"{slug}: nbgrader: {_last_line(result)}"])
             folder = work / "labs" / slug
             made[slug] = {
-                path.relative_to(folder).as_posix(): path.read_bytes() for path in _files(folder)
+                path.relative_to(folder).as_posix(): _with_plain_line_ends(path)
+                for path in _files(folder)
             }
         return made
+
+
+def _with_plain_line_ends(path: Path) -> bytes:
+    """Return a file's bytes; a notebook's with the line ends that it has on every system."""
+    data = path.read_bytes()
+    return data.replace(b"\r\n", b"\n") if path.suffix == ".ipynb" else data
 
 
 def _last_line(result: dict[str, Any]) -> str:

@@ -299,9 +299,18 @@ def _missing(cells: Sequence[Cell], names: Sequence[str], stripped: bool) -> Ite
         some = "check cells are" if len(lacking) > 1 else "check cell is"
         yield f"the {some} missing: {', '.join(lacking)}; grading puts them back"
     for name in names:
-        mentioned = any(name in cell.source for cell in cells if cell.kind not in ("check", "try"))
-        if not mentioned:
+        if not any(
+            _binds(cell.source, name) for cell in cells if cell.kind not in ("check", "try")
+        ):
             yield f"no cell defines {name}; {_FRESH}"
+
+
+def _binds(source: str, name: str) -> bool:
+    """Say whether a cell gives something this name; of broken code, whether it might."""
+    tree = _tree(source)
+    if tree is None:
+        return name in source
+    return any(name in _stored(node) for node in ast.walk(tree) if isinstance(node, ast.stmt))
 
 
 # --- source of cells --------------------------------------------------------------------
@@ -464,7 +473,7 @@ def load_functions(notebook: LabNotebook) -> Loaded:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                errors[step.name] = _where(error, filename) + describe_error(error)
+                errors[step.name] = _describe(error, filename)
             for name in step.takes:
                 if callable(namespace.get(name)):
                     functions[name] = namespace[name]
@@ -497,15 +506,16 @@ def _surroundings(folder: Path, printed: io.StringIO) -> Iterator[None]:
         sys.stdin, sys.path[:] = stdin, path
 
 
-def _where(error: BaseException, filename: str) -> str:
+def _describe(error: BaseException, filename: str) -> str:
+    """Say in which line of the cell what went wrong."""
     if isinstance(error, SyntaxError) and error.filename == filename:
-        return f"line {error.lineno}: "
+        return f"line {error.lineno}: {type(error).__name__}: {error.msg}"
     line, traceback = None, error.__traceback__
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == filename:
             line = traceback.tb_lineno
         traceback = traceback.tb_next
-    return f"line {line}: " if line else ""
+    return (f"line {line}: " if line else "") + describe_error(error)
 
 
 def _why_missing(
@@ -526,10 +536,14 @@ def _why_missing(
 
 @dataclass(frozen=True)
 class Workbook:
-    """A learner's notebooks, one a lab, and one line for everything that is wrong with them."""
+    """A learner's notebooks by lab, and one line for everything that is wrong with them.
+
+    ``faults`` says, for a lab whose notebook cannot be used, why not.
+    """
 
     where: str
     notebooks: dict[str, LabNotebook]
+    faults: dict[str, str]
     problems: tuple[str, ...]
 
 
@@ -552,7 +566,8 @@ def functions_of(where: str | Path) -> Own:
     missing: dict[str, str] = {}
     problems = list(workbook.problems)
     for exercise in EXERCISES:
-        missing[exercise.function] = f"no notebook of {exercise.slug} in {workbook.where}"
+        absent = f"no notebook of {exercise.slug} in {workbook.where}"
+        missing[exercise.function] = workbook.faults.get(exercise.slug, absent)
     for slug, notebook in workbook.notebooks.items():
         loaded = load_functions(notebook)
         functions |= loaded.functions
@@ -576,35 +591,43 @@ def read_workbook(where: str | Path) -> Workbook:
     """
     path = Path(where)
     if path.is_file():
-        found = [path]
-    elif path.is_dir():
-        found = list(notebook_files(path))
-    else:
+        alone = read_notebook(path)
+        problems = tuple(f"{path}: {problem}" for problem in alone.problems)
+        return Workbook(str(where), {alone.slug: alone}, {}, problems)
+    if not path.is_dir():
         raise BadInput(f"{where}: no such file or folder; expected a notebook or a folder of them")
-    if not found:
-        raise BadInput(f"{where}: no notebook in it; python -m grader workbook lays the labs")
     read: dict[str, list[LabNotebook]] = {}
-    problems = []
-    for file in found:
+    broken: dict[str, str] = {}
+    for file in notebook_files(path):
         try:
             notebook = read_notebook(file)
+            read.setdefault(notebook.slug, []).append(notebook)
         except NotebookError as error:
-            problems.append(str(error))
-            continue
-        read.setdefault(notebook.slug, []).append(notebook)
-    notebooks = {}
-    for slug in SLUGS.values():
-        chosen, fault = _choose(slug, read.get(slug, []))
-        problems += fault
-        if chosen is not None:
+            broken[str(file)] = str(error)
+    if not read and not broken:
+        raise BadInput(f"{where}: no notebook in it; python -m grader workbook lays the labs")
+    notebooks, faults, notes = {}, {}, list(broken.values())
+    for slug, candidates in sorted(read.items()):
+        chosen, several = _choose(slug, candidates)
+        notes += several
+        if chosen is None:
+            faults[slug] = several[0]
+        else:
             notebooks[slug] = chosen
-            problems += [f"{chosen.path}: {problem}" for problem in chosen.problems]
-    return Workbook(str(where), notebooks, tuple(problems))
+            notes += [f"{chosen.path}: {problem}" for problem in chosen.problems]
+    for name, fault in broken.items():
+        if Path(name).stem in DAYS and Path(name).stem not in read:
+            faults[Path(name).stem] = fault
+    return Workbook(str(where), notebooks, faults, tuple(notes))
 
 
 def notebook_files(folder: Path, depth: int = 2) -> Iterator[Path]:
     """Yield the notebooks in a folder and so many folders deep, the hidden ones left out."""
-    for path in sorted(folder.iterdir()):
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError:  # a folder that this person may not look into holds none of their labs
+        return
+    for path in paths:
         if path.name.startswith("."):
             continue
         if path.suffix == ".ipynb" and path.is_file():

@@ -46,7 +46,8 @@ def lay_workbook(root: Path = ROOT) -> tuple[list[str], list[str]]:
     if not labs:
         raise BadInput(f"{root / 'labs'}: no labs there; python -m grader build makes them")
     workbook = root / "workbook"
-    laid, kept = [], []
+    laid: list[str] = []
+    kept: list[str] = []
     try:
         workbook.mkdir(exist_ok=True)
         there = _labs_in(workbook)
