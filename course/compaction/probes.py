@@ -67,7 +67,7 @@ def _pins(text: str) -> Iterator[Probe]:
         quoted = [quote for quote in _QUOTED.findall(sentence) if quote[1:-1].strip()]
         for quote in quoted:
             yield Probe(quote[1:-1].strip(), "Fill the gap: " + sentence.replace(quote, "___"))
-        if sentence and not quoted:
+        if not quoted and re.search(r"\w", sentence):
             yield Probe(sentence, "What did the user ask to remember?")
 
 

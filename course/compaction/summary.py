@@ -245,6 +245,7 @@ MAX_EXTRACT_CHARACTERS = 1600
 
 _SHARES = dict(zip(KEYS, (0.45, 0.2, 0.15, 0.2), strict=True))
 _MAX_LINE = 240
+_MAX_CALL = 120  # the beginning of an edit says what and where
 _MIN_LINE = 40  # a line cut shorter than this says nothing
 _NOTHING = {"en": "none", "zh": "无"}
 _FACTS, _CHANGES, _UNFINISHED, _KEYS = KEYS
@@ -307,7 +308,10 @@ def extract(messages: Sequence[Message]) -> str:
     ]
     of_key = {key: [line for line in lines if line.key == key] for key in KEYS}
     chosen = {key: _choose(of_key[key], bound * _SHARES[key]) for key in KEYS}
-    # A long edit must not read as "none": what other headings left over goes to an empty one.
+    # What other headings left over goes to the changes: one that is not named is made again.
+    others = sum(len(text) for key in KEYS if key != _CHANGES for text in chosen[key])
+    chosen[_CHANGES] = _choose(of_key[_CHANGES], max(bound - others, bound * _SHARES[_CHANGES]))
+    # And a long line must not read as "none": it is cut to the room that there is.
     for key in (_CHANGES, _UNFINISHED, _FACTS, _KEYS):
         spare = int(bound) - sum(len(text) for texts in chosen.values() for text in texts)
         if of_key[key] and not chosen[key] and spare >= _MIN_LINE:
@@ -405,7 +409,7 @@ def _from_call(call: Call, done: bool) -> Iterator[_Line]:
     values = arguments if isinstance(arguments, dict) else {}
     if _CHANGING_TOOL.search(call.name):
         if done:
-            yield _Line(_CHANGES, 1, f"{call.name} {call.arguments}")
+            yield _Line(_CHANGES, 1, f"{call.name} {fold(call.arguments)}"[:_MAX_CALL])
         return
     named = [values[name] for name in ("command", "cmd", "path", "file_path") if name in values]
     named = [value for value in named if isinstance(value, str)]
