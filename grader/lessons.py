@@ -147,7 +147,11 @@ def _even_out(value: Any, folders: list[tuple[re.Pattern[str], str]]) -> Any:
     if isinstance(value, list):
         return [_even_out(item, folders) for item in value]
     if isinstance(value, dict):
-        return {key: _even_out(item, folders) for key, item in value.items()}
+        return {
+            # A picture's data holds no such text, and is long.
+            key: item if key.startswith("image/") else _even_out(item, folders)
+            for key, item in value.items()
+        }
     return value
 
 
