@@ -358,8 +358,9 @@ def _parse_lines(text: str, name: str) -> HistoryFile:
         if not line.strip(" \t\r"):
             continue
         value, end = _parse_value(line, name, len(line) - len(line.lstrip(" \t\r")), number)
-        if line[end:].strip(" \t\r"):
-            _refuse_json(line, end, name, "expected the end of the line", number)
+        if rest := line[end:].lstrip(" \t\r"):
+            position = len(line) - len(rest)
+            _refuse_json(line, position, name, "expected the end of the line", number)
         place = f"{name}, line {number}"
         is_message = isinstance(value, dict) and "messages" not in value
         if not isinstance(value, dict | list) or (conversations if is_message else messages):
