@@ -68,7 +68,12 @@ def plot_fit(samples: Sequence[Sample], tables: Mapping[str, Coefficients]) -> F
         estimates = [table.cjk * s.cjk + table.other * s.other for s in samples]
         errors = [100 * (e - t) / t for e, t in zip(estimates, real, strict=True)]
         label = f"{name}: error {mean_error(samples, table):.1%}"
-        style = {"color": colour, "marker": marker, "linestyle": "none", "markersize": 7}
+        style: dict[str, Any] = {
+            "color": colour,
+            "marker": marker,
+            "linestyle": "none",
+            "markersize": 7,
+        }
         left.plot(real, estimates, label=label, **style)
         right.plot(real, errors, **style)
     right.axhline(0, color=GREY, linewidth=1)
@@ -95,7 +100,12 @@ def plot_kinds(errors: Mapping[str, Mapping[str, float]], title: str = "") -> Fi
         values = [100 * errors[kinds[i]][family] for i in rows]
         # A step down for each family, so that equal errors do not hide one another.
         heights = [i + 0.6 * ((place + 0.5) / len(families) - 0.5) for i in rows]
-        style = {"marker": marker, "color": colour, "linestyle": "none", "markersize": 6}
+        style: dict[str, Any] = {
+            "marker": marker,
+            "color": colour,
+            "linestyle": "none",
+            "markersize": 6,
+        }
         axes.plot(values, heights, label=family, **style)
     axes.axvline(0, color=GREY, linewidth=1)
     axes.set_yticks(range(len(kinds)), kinds)
@@ -222,8 +232,9 @@ def plot_strip(
 
     ``widest`` fixes the scale (tokens), so that two strips can be compared.
     """
-    figure, (axes,) = _figure(8, 0.3 * len(messages) + 1.3)
-    draw_strip(axes, messages, groups, title, widest)
+    figure, (axes,) = _figure(6.6, 0.26 * len(messages) + 1.2)
+    used = draw_strip(axes, messages, groups, title, widest)
+    _name_kinds(figure, used)
     return figure
 
 
@@ -231,15 +242,28 @@ def plot_strips(
     histories: Mapping[str, Sequence[Message]],
     groups: Mapping[str, Sequence[Group]] | None = None,
 ) -> Figure:
-    """Draw several strips side by side on one scale, such as before and after compaction."""
-    meter = TokenMeter()
-    widest = max(meter.count([m]) for messages in histories.values() for m in messages)
-    rows = max(map(len, histories.values()))
-    figure, panels = _figure(4.6 * len(histories), 0.3 * rows + 1.4, columns=len(histories))
-    for axes, (name, messages) in zip(panels, histories.items(), strict=True):
+    """Draw several strips below one another on one scale, such as before and after compaction."""
+    import matplotlib.pyplot as plt
+
+    widest = max(TokenMeter().count([m]) for messages in histories.values() for m in messages)
+    rows = [len(messages) for messages in histories.values()]
+    figure, panels = plt.subplots(
+        len(rows),
+        1,
+        figsize=(6.6, 0.25 * sum(rows) + 0.5 * len(rows) + 1),
+        layout="constrained",
+        squeeze=False,
+        sharex=True,
+        height_ratios=rows,
+        facecolor="white",
+    )
+    used: set[str] = set()
+    for axes, (name, messages) in zip(panels[:, 0], histories.items(), strict=True):
+        axes.spines[["top", "right"]].set_visible(False)
         title = f"{name}: {len(messages)} messages, {TokenMeter().count(messages)} tokens"
-        draw_strip(axes, messages, (groups or {}).get(name), title, widest)
-        axes.set_ylim(rows - 0.4, -0.6)
+        used |= draw_strip(axes, messages, (groups or {}).get(name), title, widest)
+        axes.label_outer()
+    _name_kinds(figure, used)
     return figure
 
 
@@ -249,10 +273,8 @@ def draw_strip(
     groups: Sequence[Group] | None,
     title: str,
     widest: int | None,
-) -> None:
-    """Draw a message strip into existing axes; see :func:`plot_strip`."""
-    from matplotlib.patches import Patch
-
+) -> set[str]:
+    """Draw a message strip into existing axes and return the kinds in it: :func:`plot_strip`."""
     from compaction.grouping import group_messages
 
     groups = group_messages(messages) if groups is None else groups
@@ -264,28 +286,34 @@ def draw_strip(
         colour, hatch = _KIND_STYLE[kinds[row]]
         axes.barh(row, width, 0.74, color=colour, hatch=hatch, edgecolor="#333333", linewidth=0.6)
         axes.annotate(
-            str(width), (width, row), (4, 0), textcoords="offset points", va="center", fontsize=7
+            str(width), (width, row), (4, 0), textcoords="offset points", va="center", fontsize=8
         )
     for group in groups:
         if group.end - group.start > 1:
             x, low, high = -0.02 * scale, group.start - 0.3, group.end - 0.7
             axes.plot([0, x, x, 0], [low, low, high, high], color="#333333", clip_on=False)
-    axes.set_yticks(range(len(messages)), [_label(message) for message in messages], fontsize=7)
+    axes.set_yticks(range(len(messages)), [_label(message) for message in messages], fontsize=8.5)
     axes.tick_params(axis="y", length=0, pad=8)
     axes.set_ylim(len(messages) - 0.4, -0.6)
-    axes.set_xlim(-0.03 * scale, scale * 1.15)
+    axes.set_xlim(-0.03 * scale, scale * 1.12)
     axes.set_xlabel("tokens")
     axes.set_title(title, fontsize=10)
-    used = [kind for kind in _KIND_STYLE if kind in kinds.values()]
+    return set(kinds.values())
+
+
+def _name_kinds(figure: Figure, used: set[str]) -> None:
+    """Put a legend of the kinds in use below a figure of strips."""
+    from matplotlib.patches import Patch
+
     patches = [
-        Patch(facecolor=_KIND_STYLE[k][0], hatch=_KIND_STYLE[k][1], edgecolor="#333333", label=k)
-        for k in used
+        Patch(facecolor=colour, hatch=hatch, edgecolor="#333333", label=kind)
+        for kind, (colour, hatch) in _KIND_STYLE.items()
+        if kind in used
     ]
-    axes.legend(
+    figure.legend(
         handles=patches,
-        fontsize=7,
-        loc="upper center",
-        bbox_to_anchor=(0.45, -1.0 / len(messages) - 0.02),
+        fontsize=9,
+        loc="outside lower center",
         ncols=5,
         handlelength=2,
         columnspacing=1,
@@ -399,9 +427,9 @@ def plot_trace(
         heights = [estimates[i] for i in compacts]
         axes.plot(list(compacts), heights, "X", ms=11, color=VERMILION, label="compact")
     for step, estimate in enumerate(estimates):
-        share = f"{estimate}\n{estimate / window:.1%}"
+        note = f"{estimate}\n{estimate / window:.1%}"
         axes.annotate(
-            share, (step, estimate), (0, 8), textcoords="offset points", ha="center", fontsize=8
+            note, (step, estimate), (0, 8), textcoords="offset points", ha="center", fontsize=8
         )
     for share, word in ((threshold, "threshold"), (emergency, "emergency")):
         axes.axhline(share * window, color=GREY, linestyle=(0, (5, 3)), linewidth=1)
