@@ -38,5 +38,8 @@ c.OverwriteCells.add_missing_cells = True
 c.IgnorePattern.enabled = True
 c.IgnorePattern.pattern = r"(?s)."
 
+# Room for the four lines of a failed check; at 90 characters their ends are cut off.
+c.Validator.width = 160
+
 # Kernels of this course run on this machine; without this each says that it is not encrypted.
 c.Execute.extra_arguments = ["--IPKernelApp.log_level=ERROR"]
