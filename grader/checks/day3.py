@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -13,6 +15,7 @@ from compaction.budget import (
     REFERENCE_PREFIX,
     Row,
     line_tokens,
+    sizes_by_path,
 )
 from compaction.budget import budget_table as library_budget_table
 from compaction.budget import should_compact as library_should_compact
@@ -129,7 +132,8 @@ def _table(
 ) -> Given:
     shown = options.pop("name", "") or outline(messages, 8)
     words = "".join(f", {key}={_option(value)}" for key, value in options.items())
-    words += ", meter=<one that has seen real usage>" if meter else ""
+    if meter:
+        words += f", meter={_option(meter) if not meter.samples else '<one that saw real usage>'}"
     options["meter"] = meter or TokenMeter()
     return given(f"budget_table({shown}, {window}{words})", messages, window, **options)
 
@@ -170,17 +174,34 @@ def _without_empty_rows(*args: Any, **kwargs: Any) -> list[Row]:
     return [row for row in library_budget_table(*args, **kwargs) if row.tokens]
 
 
+def _each_path_alone(
+    messages: list[Message], window: int, meter: TokenMeter, tools: object = None
+) -> list[Row]:
+    sizes = sizes_by_path(messages)
+    counted = {name: math.ceil(size.tokens(meter.coefficients)) for name, size in sizes.items()}
+    return [
+        dataclasses.replace(row, tokens=counted[row.path], over=counted[row.path] > row.allowance)
+        for row in library_budget_table(messages, window, meter)
+    ]
+
+
 def budget_rows(budget_table: Function, rng: Random) -> str:
     """Seven rows, one a path, the empty ones too; they add up to the counter's total."""
-    known = Known(
-        _without_empty_rows,
-        "empty paths are left out: a row of nothing shows where there is room",
-    )
+    known = [
+        Known(
+            _without_empty_rows,
+            "empty paths are left out: a row of nothing shows where there is room",
+        ),
+        Known(
+            _each_path_alone,
+            "each path was rounded up by itself: seven roundings are more than the counter's one",
+        ),
+    ]
     trial = Trial(
         budget_table,
         library_budget_table,
         [Row],
-        known=[known],
+        known=known,
         agree=_rows_agree,
         tell=_tell_rows,
     )
@@ -189,6 +210,12 @@ def budget_rows(budget_table: Function, rng: Random) -> str:
     for _ in range(4):
         trial.on(_table(_all_paths(rng), 100 * rng.randint(6, 90)))
     trial.on(_table(talk(rng, 4), 1000))
+    # Exactly the allowance of the conversation is not over it.
+    full = rng.randint(2, 9)
+    trial.on(_table(of_tokens(rng, 40 * full, 4), 100 * full))
+    # The counter's own prices weigh the paths: Chinese text is dearer or cheaper by them.
+    dear = TokenMeter(Coefficients(2.0, 0.125))
+    trial.on(_table(_all_paths(rng), 2000, meter=dear))
     trial.on(_table(_all_paths(rng), 4000, tools=_TOOLS))
     seen, history = TokenMeter(), _all_paths(rng)
     seen.observe(history[:5], round(tokens_of(history[:5]) * rng.uniform(1.1, 1.6)))

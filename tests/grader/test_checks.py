@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction import calibration
-from compaction.budget import Row, budget_table, should_compact
+from compaction.budget import PATHS, Row, budget_table, should_compact, sizes_by_path
 from compaction.calibration import Fit, Sample, TokenMeter, fit
 from compaction.grouping import Group, group_messages
 from compaction.probes import Probe, ProbeReport, verify
@@ -316,6 +316,18 @@ def all_kept(probes: Any, *_: Any) -> ProbeReport:
     return ProbeReport(list(probes), [], [])
 
 
+def over_from_the_allowance_on(*args: Any, **kwargs: Any) -> list[Row]:
+    rows = budget_table(*args, **kwargs)
+    return [dataclasses.replace(row, over=row.tokens >= row.allowance) for row in rows]
+
+
+def by_default_prices(messages: Any, window: int, meter: Any, tools: Any = None) -> list[Row]:
+    class WithoutPrices:
+        count = meter.count
+
+    return budget_table(messages, window, WithoutPrices(), tools)
+
+
 # Wrong in ways that nobody has described: the value is shown, and no reason is guessed.
 UNKNOWN: list[tuple[str, Function]] = [
     ("estimate-latin", lambda *_: 7),
@@ -348,6 +360,8 @@ UNKNOWN: list[tuple[str, Function]] = [
         "budget-table",
         lambda *a, **k: [dataclasses.replace(r, over=True) for r in budget_table(*a, **k)],
     ),
+    ("budget-table", over_from_the_allowance_on),
+    ("budget-table", by_default_prices),
     ("group-atomic", lambda messages, *_: [Group(0, len(messages), "recent")]),
     ("group-atomic", lambda messages, *_: []),
     ("group-unfinished", everything("recent")),
@@ -417,6 +431,15 @@ def without_folding(probes: Any, messages: Any, ask: Any = None) -> ProbeReport:
     )
 
 
+def counted_path_by_path(messages: Any, window: int, meter: Any, tools: Any = None) -> list[Row]:
+    rows = []
+    for path in PATHS:
+        tokens = math.ceil(sizes_by_path(messages)[path.name].tokens(DEFAULT))
+        allowance = round(window * path.share)
+        rows.append(Row(path.name, tokens, allowance, tokens > allowance))
+    return rows
+
+
 # The same faults, written by somebody else: the reason is the same.
 KNOWN: list[tuple[str, Function, str]] = [
     ("estimate-latin", rounded(math.floor), "not rounded up"),
@@ -428,6 +451,7 @@ KNOWN: list[tuple[str, Function, str]] = [
     ("trigger-proportion", turns_over(3), "counted turns"),
     ("trigger-proportion", turns_over(15), "counted turns"),
     ("budget-table", lambda *a, **k: [r for r in budget_table(*a, **k) if r.tokens], "left out"),
+    ("budget-table", counted_path_by_path, "rounded up by itself"),
     ("group-atomic", everything("recent"), "one message a group"),
     ("group-atomic", by_place, "by their place"),
     ("group-unfinished", day4.group_messages, "nobody has answered"),
