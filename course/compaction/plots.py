@@ -59,27 +59,23 @@ def show(figure: Figure, alt: str) -> None:
 
 
 def plot_fit(samples: Sequence[Sample], tables: Mapping[str, Coefficients]) -> Figure:
-    """Draw estimate against real tokens, and the residuals, for up to four tables."""
-    figure, (left, right) = _figure(9, 3.8, columns=2)
-    most = max(sample.tokens for sample in samples)
-    left.plot([0, most], [0, most], color=GREY, linewidth=1, label="estimate = usage")
+    """Draw estimates against real tokens, the residuals below, for up to four tables."""
+    figure, (above, below) = _figure(6.4, 6, rows=(3, 2))
+    real = [sample.tokens for sample in samples]
+    above.plot([0, max(real)], [0, max(real)], color=GREY, linewidth=1, label="estimate = usage")
+    below.axhline(0, color=GREY, linewidth=1)
     for (name, table), (colour, marker, _) in zip(tables.items(), SERIES, strict=False):
-        real = [s.tokens for s in samples]
         estimates = [table.cjk * s.cjk + table.other * s.other for s in samples]
         errors = [100 * (e - t) / t for e, t in zip(estimates, real, strict=True)]
-        label = f"{name}: error {mean_error(samples, table):.1%}"
-        style: dict[str, Any] = {
-            "color": colour,
-            "marker": marker,
-            "linestyle": "none",
-            "markersize": 7,
-        }
-        left.plot(real, estimates, label=label, **style)
-        right.plot(real, errors, **style)
-    right.axhline(0, color=GREY, linewidth=1)
-    left.set(xlabel="real tokens (usage)", ylabel="estimated tokens", title="Estimate and usage")
-    right.set(xlabel="real tokens (usage)", ylabel="error in %", title="What is left over")
-    left.legend(fontsize=8)
+        label = f"{name}: mean error {mean_error(samples, table):.1%}"
+        above.plot(real, estimates, marker, color=colour, markersize=7, label=label)
+        above.vlines(real, real, estimates, color=colour, linewidth=1, alpha=0.5)
+        below.plot(real, errors, marker, color=colour, markersize=7)
+        below.vlines(real, 0, errors, color=colour, linewidth=1, alpha=0.5)
+    above.set(ylabel="estimated tokens", title="Estimate against usage")
+    below.set(xlabel="real tokens (usage)", ylabel="error in %", title="What is left over")
+    below.set_xlim(above.get_xlim())
+    above.legend(fontsize=9)
     return figure
 
 
@@ -451,27 +447,36 @@ def plot_trace(
 
 def plot_errors(errors: Mapping[str, Sequence[float]], limit: float = 0.6) -> Figure:
     """Draw signed relative errors (fractions) request by request, a panel a way of counting."""
-    figure, panels = _figure(4.4 * len(errors), 3.4, columns=len(errors))
+    figure, panels = _figure(6.4, 2.6 * len(errors), rows=[1] * len(errors))
     for axes, (name, values), (colour, marker, _) in zip(
         panels, errors.items(), SERIES, strict=False
     ):
-        axes.plot([100 * v for v in values], marker, color=colour, markersize=2.5)
         axes.axhline(0, color=GREY, linewidth=1)
+        axes.plot([100 * v for v in values], marker, color=colour, markersize=3)
         mean = sum(map(abs, values)) / len(values)
+        axes.set_xlim(-0.02 * len(values), 1.02 * len(values))
         axes.set_ylim(-100 * limit, 100 * limit)
-        axes.set_title(f"{name}: mean error {mean:.1%}", fontsize=10)
-        axes.set_xlabel("request")
-    panels[0].set_ylabel("error in % (below zero: too low)")
+        axes.set(ylabel="error in %", title=f"{name}: mean error {mean:.1%} (below 0: too low)")
+    panels[-1].set_xlabel("request")
     return figure
 
 
-def _figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
+def _figure(
+    width: float, height: float, columns: int = 1, rows: Sequence[float] = (1,)
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its panels, row by row; ``rows`` are the rows' relative heights."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(
-        1, columns, figsize=(width, height), layout="constrained", squeeze=False, facecolor="white"
+        len(rows),
+        columns,
+        figsize=(width, height),
+        height_ratios=rows,
+        layout="constrained",
+        squeeze=False,
+        facecolor="white",
     )
-    for panel in axes[0]:
+    for panel in axes.flat:
         panel.spines[["top", "right"]].set_visible(False)
         panel.title.set_fontsize(10)
-    return figure, list(axes[0])
+    return figure, list(axes.flat)
