@@ -16,6 +16,7 @@ import io
 import json
 import linecache
 import os
+import symtable
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -411,13 +412,25 @@ def _is_definition(node: ast.AST) -> bool:
 
 
 def _loaded(tree: ast.AST | None) -> set[str]:
+    """Return the names that a piece of code reads and does not bind in a function of its own."""
     if tree is None:
         return set()
-    return {
-        node.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }
+    try:
+        return set(_globals_of(symtable.symtable(ast.unparse(tree), "", "exec")))
+    except SyntaxError:  # such as a break that stands in no loop
+        return {
+            node.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        }
+
+
+def _globals_of(table: symtable.SymbolTable) -> Iterator[str]:
+    for symbol in table.get_symbols():
+        if symbol.is_global() and symbol.is_referenced():
+            yield symbol.get_name()
+    for child in table.get_children():
+        yield from _globals_of(child)
 
 
 def _stored(node: ast.AST) -> set[str]:

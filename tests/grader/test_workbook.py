@@ -140,6 +140,18 @@ def test_helpers_in_cells_of_ones_own_are_there(lab: Notebook, tmp_path: Path) -
     assert loaded.errors == {}
 
 
+def test_a_free_cell_s_name_is_not_used_by_a_parameter_of_that_name(
+    lab: Notebook, tmp_path: Path
+) -> None:
+    cell_of(lab, "estimate-try")["source"] = (
+        "shown = sorted(['b', 'a'])\ntext = shown[0]\nchars = shown[1]\nprint(text, chars)\n"
+    )
+    cell_of(lab, "estimate")["source"] = RIGHT
+    loaded = load(lab, tmp_path)
+    assert loaded.errors == {}
+    assert run_check(CHECKS["estimate-cjk"], loaded.functions["estimate"]).passed
+
+
 def test_of_a_free_cell_only_the_definitions_that_are_used_count(
     lab: Notebook, tmp_path: Path
 ) -> None:
