@@ -64,6 +64,10 @@ EXERCISES = (
     Exercise(4, "group_messages", "compaction.grouping"),
     Exercise(5, "compact", "compaction.summary"),
     Exercise(6, "verify", "compaction.probes"),
+    Exercise(7, "fields_to_drop", "compaction.carrying"),
+    Exercise(8, "next_step", "compaction.engine"),
+    Exercise(8, "make_room", "compaction.engine"),
+    Exercise(8, "pack", "compaction.documents"),
 )
 """All exercises, in the order of the course."""
 
@@ -125,6 +129,16 @@ from collections.abc import Callable, Iterable, Sequence
 
 from compaction.messages import Message, text_of
 from compaction.probes import Probe, ProbeReport, fold
+""",
+    7: "",
+    8: """\
+from collections.abc import Callable, Sequence
+
+from compaction.budget import line_tokens
+from compaction.documents import Packing
+from compaction.engine import Decision, Room
+from compaction.messages import Message
+from compaction.summary import Compaction
 """,
 }
 """The import cell of each day's lab: everything that its solutions and starters use."""

@@ -41,7 +41,7 @@ KNOWN = {
     "Pass": "compaction.engine",
     "Event": "compaction.engine",
     "Reply": "compaction.engine",
-    "Verdict": "compaction.engine",
+    "Packing": "compaction.documents",
     "Unit": "compaction.documents",
     "Compressed": "compaction.documents",
 }
@@ -330,15 +330,14 @@ def pack(message: dict[str, Any]) -> bytes:
     b'\\x00\\x00\\x00\\x08{"id":1}'
     """
     # surrogatepass: half a surrogate pair is a character of a Python text, but not of UTF-8.
-    text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
-    body = text.encode("utf-8", "surrogatepass")
+    body = _write_json(message).encode("utf-8", "surrogatepass")
     return _LENGTH.pack(len(body)) + body
 
 
 def unpack(body: bytes) -> dict[str, Any]:
     """Return the message in a frame's body; raise WireError when there is none."""
     try:
-        message = json.loads(body.decode("utf-8", "surrogatepass"), parse_constant=_refuse)
+        message = _read_json(body.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError, MemoryError) as error:
         raise WireError(f"no JSON: {str(error)[:100]}") from None
     if not isinstance(message, dict):
@@ -348,6 +347,11 @@ def unpack(body: bytes) -> dict[str, Any]:
 
 def _refuse(constant: str) -> None:
     raise ValueError(constant)
+
+
+# Taken now: a learner's code may patch the module json, and is honest all the same.
+_write_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_read_json = json.JSONDecoder(parse_constant=_refuse).decode
 
 
 def frame_length(head: bytes) -> int:
@@ -424,7 +428,7 @@ class Peer:
             raise
         except Exception as error:
             return {"error": [type(error).__name__, str(error)[:_ERROR_CHARS]]}
-        return {"value": self.encode(value)}
+        return {"value": encode(value)}
 
     def forget(self) -> None:
         """Forget what was handed over: a function lives as long as the call it was given to."""

@@ -115,39 +115,7 @@ def _check_whole(name: str, value: object, least: int) -> int:
     return value
 
 
-# --- making room: passes, judged by the counter that asked for them ------------------------
-
-
-class Verdict(StrEnum):
-    """What a compaction pass led to."""
-
-    SEND = "send"
-    AGAIN = "compact again"
-    STUCK = "stuck"
-
-
-def judge_pass(
-    before: int,
-    messages: list[Message],
-    count: Callable[[list[Message]], int],
-    decide: Callable[[int], Decision],
-) -> tuple[int, Verdict]:
-    """Count what a pass left and say what follows: send, another pass, or give up.
-
-    ``before`` are the tokens before the pass, by the same ``count``. One counter answers both
-    questions, "is it too much?" and "did the pass help?": with a second one for the second
-    question, a history is under the line by one and over it by the other, for ever.
-
-    >>> sizes = lambda messages: sum(message["tokens"] for message in messages)
-    >>> judge_pass(6600, [{"tokens": 3800}], sizes, Lines(8000).decide)
-    (3800, <Verdict.SEND: 'send'>)
-    >>> judge_pass(6600, [{"tokens": 6600}], sizes, Lines(8000).decide)
-    (6600, <Verdict.STUCK: 'stuck'>)
-    """
-    after = count(messages)
-    if after >= before:
-        return after, Verdict.STUCK
-    return after, Verdict.SEND if decide(after) == Decision.SEND else Verdict.AGAIN
+# --- making room: passes, counted by the counter that asked for them ------------------------
 
 
 @dataclass(frozen=True)
@@ -173,7 +141,9 @@ def make_room(
 
     After each pass the new history is counted here. The number in the compactor's own report
     (``Compaction.after``) is never believed: it may come from another counter, or leave out what
-    rides along on the request.
+    rides along on the request. One counter answers both questions, "is it too much?" and "did
+    the pass help?": with a second one for the second question, a history is under the line by
+    one and over it by the other, for ever. A pass that saves nothing ends the loop.
 
     >>> sizes = lambda messages: sum(message["tokens"] for message in messages)
     >>> def halve(messages):  # it reports 0 tokens, whatever it did
@@ -182,14 +152,13 @@ def make_room(
     Room(messages=[{'tokens': 100}, {'tokens': 100}], estimates=[800, 400, 200], stuck=False)
     """
     estimates = [count(messages)]
-    verdict = Verdict.SEND if decide(estimates[0]) == Decision.SEND else Verdict.AGAIN
-    while verdict == Verdict.AGAIN:
+    while decide(estimates[-1]) != Decision.SEND:
         shorter = compact(messages).messages
-        after, verdict = judge_pass(estimates[-1], shorter, count, decide)
-        estimates.append(after)
-        if verdict != Verdict.STUCK:
-            messages = shorter
-    return Room(messages, estimates, stuck=verdict == Verdict.STUCK)
+        estimates.append(count(shorter))
+        if estimates[-1] >= estimates[-2]:
+            return Room(messages, estimates, stuck=True)
+        messages = shorter
+    return Room(messages, estimates, stuck=False)
 
 
 # --- break-even: does a compaction pay? ----------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from grader.checks import day1, day2, day3, day4, day5, day6
+from grader.checks import day1, day2, day3, day4, day5, day6, day7, day8
 from grader.checks.judge import Check
 from grader.checks.values import plain, same
 from grader.feedback import BadInput, CheckFailure, printable
@@ -40,7 +40,7 @@ CORE: tuple[Check, ...] = (
 )
 """The fifteen, in the order of the course."""
 
-EXTENSION: tuple[Check, ...] = ()
+EXTENSION: tuple[Check, ...] = (*day7.CHECKS, *day8.CHECKS)
 """The checks of days 7 and 8."""
 
 CHECKS: dict[str, Check] = {check.id: check for check in CORE + EXTENSION}

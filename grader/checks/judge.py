@@ -97,6 +97,16 @@ class Trial:
 
     def on(self, given: Given) -> Any:
         """Return the function's value on an input, as plain data; raise CheckFailure if wrong."""
+        value = self.read(given)
+        right = self.view(given, read(given.to(self.library), self.returns))
+        seen = self.view(given, value)
+        if self.agree(right, seen):
+            return value
+        expected, got = self.tell(given, right, seen)
+        raise CheckFailure(given.call, expected, got, self._why(given, right, seen))
+
+    def read(self, given: Given) -> Any:
+        """Return the function's value as plain data; raise CheckFailure if it is none of use."""
         try:
             value = read(given.to(self.function), self.returns)
         except Misfit as misfit:
@@ -104,12 +114,7 @@ class Trial:
         fault = self.fault(given, value)
         if fault is not None:
             raise CheckFailure(given.call, *fault)
-        right = self.view(given, read(given.to(self.library), self.returns))
-        seen = self.view(given, value)
-        if self.agree(right, seen):
-            return value
-        expected, got = self.tell(given, right, seen)
-        raise CheckFailure(given.call, expected, got, self._why(given, right, seen))
+        return value
 
     def _why(self, given: Given, right: Any, seen: Any) -> str | None:
         for known in self.known:

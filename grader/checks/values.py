@@ -11,10 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
+from enum import Enum
 from typing import Any
 
 from compaction.budget import Row
 from compaction.calibration import Fit, Sample, Size
+from compaction.documents import Packing
+from compaction.engine import Decision, Room
 from compaction.grouping import Group
 from compaction.probes import Probe, ProbeReport
 from compaction.summary import Compaction
@@ -50,8 +53,13 @@ FIELDS: dict[type, dict[str, Shape]] = {
         "abandoned": (str, None),
         "carried": [Probe],
     },
+    Room: {"messages": [dict], "estimates": [int], "stuck": bool},
+    Packing: {"kept": [int], "dropped": [int]},
 }
 """The library's own types that may cross, and the shape of each of their fields."""
+
+CHOICES: tuple[type[Enum], ...] = (Decision,)
+"""The library's own enumerations; their members cross as they are."""
 
 _NAMES = {
     int: "a whole number",
@@ -96,6 +104,10 @@ def _plain(value: Any, whole: object, place: str, depth: int) -> Any:
     kind = type(value)
     if value is None or any(kind is atom for atom in (bool, int, float, str)):
         return value
+    for choice in CHOICES:
+        # Only the library's own members: nobody can make another one of them.
+        if kind is choice and any(value is member for member in choice):
+            return value
     if depth > _MAX_DEPTH:
         raise Misfit(f"returned {_name_of(whole)} that is nested too deep")
     depth += 1
@@ -208,8 +220,9 @@ def _name_of(value: object) -> str:
         if kind is known:
             return name
     name = str(type.__dict__["__name__"].__get__(kind))[:40]
-    own = any(kind is cls for cls in FIELDS)
-    if not own and any(name == cls.__name__ for cls in FIELDS):
+    library = (*FIELDS, *CHOICES)
+    own = any(kind is cls for cls in library)
+    if not own and any(name == cls.__name__ for cls in library):
         return f"{_article(name)} that is not the library's (import it, do not define it again)"
     return _article(name) if own else f"{_article(name)} object"
 

@@ -33,11 +33,9 @@ from compaction.engine import (
     Reply,
     ReplyError,
     Room,
-    Verdict,
     break_even,
     call_functions,
     close_calls,
-    judge_pass,
     make_room,
     next_step,
     pending_calls,
@@ -201,14 +199,6 @@ def test_an_estimate_that_is_none_is_refused(wrong):
 
 
 # --- passes ------------------------------------------------------------------------------
-
-
-def test_a_pass_is_judged_by_what_it_left():
-    decide = Lines(8000).decide
-    assert judge_pass(6600, [user(3800)], Sizes().count, decide) == (3800, Verdict.SEND)
-    assert judge_pass(7600, [user(6500)], Sizes().count, decide) == (6500, Verdict.AGAIN)
-    assert judge_pass(6600, [user(6600)], Sizes().count, decide) == (6600, Verdict.STUCK)
-    assert judge_pass(6600, [user(7000)], Sizes().count, decide) == (7000, Verdict.STUCK)
 
 
 def test_no_room_is_made_where_none_is_needed():
