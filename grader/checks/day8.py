@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
 from compaction.budget import line_tokens
@@ -105,6 +106,10 @@ def _of(tokens: int) -> Message:
     return {"role": "user", "content": "x" * (2 * (tokens - 7))}
 
 
+def _scale(factor: float, tokens: int) -> int:
+    return int(tokens * factor)
+
+
 def _room(start: int, sizes: Sequence[int], report: Callable[[int], int], said: str) -> Given:
     call = f"make_room([user of {start} tokens], count, compact, decide), where compact {said}"
     return given(call, [_of(start)], _count, _passes(sizes, report), Lines(8000).decide)
@@ -184,9 +189,8 @@ def room_recount(make_room: Function, rng: Random) -> str:
     room = trial.on(_room(7900, [7000, 5100], lambda left: 3000, "always reports 3000 tokens"))
     for _ in range(8):
         sizes = sorted(rng.sample(range(3000, 9000), 3), reverse=True)
-        off = rng.choice((0.3, 0.6, 1.7))
-        start = rng.randint(6600, 12_000)
-        trial.on(_room(start, sizes, lambda left, off=off: int(left * off), "misreports"))
+        misreport = partial(_scale, rng.choice((0.3, 0.6, 1.7)))
+        trial.on(_room(rng.randint(6600, 12_000), sizes, misreport, "misreports"))
     return (
         f"✓ the compactor reported 3000 tokens each time; counted again they were "
         f"{' and '.join(map(str, room.estimates[1:]))}"
