@@ -427,7 +427,7 @@ def budget(options: argparse.Namespace) -> int:
         if index:
             print()
         print(f"{name}: {about(total)} in {_counted(len(messages), 'message')}")
-        _draw_budget(rows, total, options.window)
+        draw_budget(rows, total, options.window)
         print(f"{_of_window(total, options.window)}: {_verdict(total, options.window)}")
     return OK
 
@@ -435,13 +435,13 @@ def budget(options: argparse.Namespace) -> int:
 _BAR_CELLS = 14
 
 
-def _draw_budget(rows: Sequence[Row], total: int, window: int) -> None:
+def draw_budget(rows: Sequence[Row], total: int, window: int) -> None:
     """Draw the table; a full bar is the whole allowance."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False, soft_wrap=False)
+    console = Console(highlight=False, soft_wrap=False, force_jupyter=False)
     console.width = max(78, min(console.width, 100))
     table = Table(box=None, padding=(0, 1, 0, 0), show_footer=True)
     table.add_column("path", footer="total", no_wrap=True)
