@@ -1,0 +1,138 @@
+"""Where the agent's sessions are kept: one JSON file each, written whole after every message.
+
+A session file is a history like any other, an object with ``messages`` and ``tools``, so that
+``python -m compaction budget FILE`` reads it; what the agent needs besides stands under
+``agent``. Keys are never in it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compaction.calibration import Sample
+from compaction.history import (
+    Conversation,
+    HistoryError,
+    HistoryFile,
+    read_histories,
+    render_histories,
+    write_atomically,
+)
+from compaction.messages import Message
+from compaction.probes import Probe
+
+VERSION = 1
+MAX_SAMPLES = 200
+"""How many usage samples a file keeps, the newest ones."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A session as its file holds it; ``window`` in tokens, ``folder`` is the project's.
+
+    ``demo`` marks the offline demonstration, which has a project and a script of its own.
+    """
+
+    messages: list[Message]
+    folder: str
+    window: int
+    model: str
+    base_url: str | None = None
+    demo: bool = False
+    probes: list[Probe] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+
+
+def write_session(
+    path: Path, saved: Saved, tools: Sequence[Mapping[str, Any]] | None = None
+) -> None:
+    """Write a session file, whole or not at all; raises HistoryError."""
+    agent = {
+        "version": VERSION,
+        "folder": saved.folder,
+        "window": saved.window,
+        "model": saved.model,
+        "base_url": saved.base_url,
+        "demo": saved.demo,
+        "probes": [asdict(probe) for probe in saved.probes],
+        "samples": [[s.cjk, s.other, s.tokens] for s in saved.samples[-MAX_SAMPLES:]],
+    }
+    fields: dict[str, Any] = {"messages": saved.messages, "tools": list(tools or [])}
+    fields["agent"] = agent
+    file = HistoryFile(str(path), "object", [Conversation(saved.messages, fields)], " ")
+    write_atomically(path, render_histories(file, [saved.messages]))
+
+
+def read_session(path: Path) -> Saved:
+    """Read a session file; raises HistoryError, naming the file and what was expected."""
+    found = read_histories(path)
+    fields = found.conversations[0].fields or {}
+    agent = fields.get("agent")
+    if len(found.conversations) != 1 or not isinstance(agent, dict):
+        raise HistoryError(
+            f"{found.name}: expected a session of the agent; /load reads other histories"
+        )
+
+    def value(name: str, kind: type, default: Any = None) -> Any:
+        given = agent.get(name, default)
+        if not isinstance(given, kind) or (kind is int and isinstance(given, bool)):
+            raise HistoryError(f'{found.name}: "agent": "{name}" is no {kind.__name__}')
+        return given
+
+    if value("window", int) < 1:
+        raise HistoryError(f'{found.name}: "agent": "window" must be at least 1')
+    try:
+        probes = [
+            Probe(str(p["fact"]), str(p.get("question", ""))) for p in value("probes", list, [])
+        ]
+        samples = [Sample(*map(int, numbers)) for numbers in value("samples", list, [])]
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise HistoryError(
+            f'{found.name}: "agent": expected lists of probes and samples'
+        ) from error
+    base_url = agent.get("base_url")
+    return Saved(
+        messages=found.conversations[0].messages,
+        folder=value("folder", str),
+        window=value("window", int),
+        model=value("model", str),
+        base_url=base_url if isinstance(base_url, str) else None,
+        demo=value("demo", bool, False),
+        probes=probes,
+        samples=samples,
+    )
+
+
+# --- the default place ----------------------------------------------------------------------
+
+
+def home() -> Path:
+    """Return the agent's own folder: ``COMPACTION_HOME``, else ``.compaction`` at home."""
+    return Path(os.environ.get("COMPACTION_HOME") or Path.home() / ".compaction")
+
+
+def make_private(folder: Path) -> Path:
+    """Make a folder that only its owner may read: histories hold whole files."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def new_session_file(folder: Path) -> Path:
+    """Return a fresh name for the session of a project folder, in the default place."""
+    words = "".join(c if c.isalnum() else "-" for c in folder.name).strip("-") or "session"
+    stamp = time.strftime("%Y-%m-%d-%H%M%S")
+    return make_private(home() / "sessions") / f"{stamp}-{words}-{os.getpid()}.json"
+
+
+def latest_session_file() -> Path:
+    """Return the session file written last; raises HistoryError when there is none."""
+    files = (home() / "sessions").glob("*.json")
+    latest = max(files, key=lambda file: file.stat().st_mtime, default=None)
+    if latest is None:
+        raise HistoryError(f"{home() / 'sessions'}: there is no session to resume")
+    return latest
