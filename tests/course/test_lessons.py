@@ -100,14 +100,15 @@ def test_a_lesson_has_its_parts(name: str) -> None:
 @pytest.mark.parametrize("name", DAYS)
 def test_every_answer_explains_every_option(name: str) -> None:
     asked = prose(name).split("## Check yourself")[1].split("\n## ")[0]
-    questions = re.split(r"\n(?=\*\*\d)", asked)[1:]
+    questions = re.split(r"\n(?=### \d\. )", asked)[1:]
     assert 2 <= len(questions) <= 3
     for question in questions:
         options, answer = question.split("<details>")
-        letters = re.findall(r"(?<!\w)([a-e])\)", options)
+        letters = re.findall(r"(?m)^- ([a-e])\) ", options)
         assert len(letters) >= 3
         for letter in letters:
-            assert re.search(rf"(?<!\w){letter}\)|\*\*{letter}[.)]", answer), f"{letter}: {options}"
+            explained = rf"(?m)^- {letter}\) \w.*\w|^\*\*{letter}\.\*\* .*\w"
+            assert re.search(explained, answer), f"{letter}: {options}"
 
 
 @pytest.mark.parametrize("name", DAYS)
