@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import math
 import os
@@ -276,7 +277,16 @@ def _late(module: str) -> Callable[[argparse.ArgumentParser], None]:
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         loaded = importlib.import_module(module)
         loaded.add_arguments(parser)
-        parser.set_defaults(run=loaded.run)
+        # What the module calls a script that is none is bad input, like a history that is none.
+        script_error = getattr(loaded, "ScriptError", HistoryError)
+
+        def run(options: argparse.Namespace) -> int:
+            try:
+                return int(loaded.run(options))
+            except script_error as error:
+                return _complain(error)
+
+        parser.set_defaults(run=run)
 
     return add_arguments
 
@@ -768,8 +778,24 @@ def simulate(options: argparse.Namespace) -> int:
     return OK
 
 
+_PLOT_FORMATS = (".png", ".svg", ".pdf")
+
+
 def _plot_sweep(options: argparse.Namespace) -> None:
-    raise NotImplementedError
+    """Draw the rows of one seed into a file; its name says which format."""
+    suffix = os.path.splitext(options.plot)[1].lower()
+    if suffix not in _PLOT_FORMATS:
+        known = f"{', '.join(_PLOT_FORMATS[:-1])} or {_PLOT_FORMATS[-1]}"
+        raise HistoryError(f"--plot {options.plot}: expected a file name that ends in {known}")
+    os.environ.setdefault("MPLBACKEND", "agg")  # no window, and no screen needed
+
+    from compaction import carrying
+    from compaction.plots import plot_sweep
+
+    uncompacted, *rows = carrying.sweep(options.seed, options.keep)
+    drawn = io.BytesIO()
+    plot_sweep(rows, uncompacted.first).savefig(drawn, format=suffix[1:], dpi=150)
+    write_atomically(options.plot, drawn.getvalue())
 
 
 # --- what all commands share ------------------------------------------------------------

@@ -154,13 +154,13 @@ def render_histories(source: HistoryFile, results: Sequence[list[Message]]) -> s
     return "".join(_dump(value, source.indent) + "\n" for value in values)
 
 
-def write_atomically(path: str | Path, text: str) -> None:
-    """Write a text file as UTF-8, whole or not at all, keeping an old file's permissions.
+def write_atomically(path: str | Path, content: str | bytes) -> None:
+    """Write a file (text as UTF-8) whole or not at all, keeping an old file's permissions.
 
-    The text goes to a temporary file in the same folder, which then takes the place of the old
-    one. Raises HistoryError.
+    The content goes to a temporary file in the same folder, which then takes the place of the
+    old one. Raises HistoryError.
     """
-    data = text.encode("utf-8")
+    data = content.encode() if isinstance(content, str) else content
     try:
         # Through a link, so that the link stays and the file behind it changes.
         target = Path(os.path.realpath(path))
