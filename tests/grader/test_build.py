@@ -328,6 +328,30 @@ def test_a_lesson_is_run_and_its_outputs_are_the_same_every_time(tmp_path: Path)
     assert path.read_bytes() == changed
 
 
+def test_what_a_cell_says_about_the_machine_stays_as_it_was_committed(tmp_path: Path) -> None:
+    path = lesson(tmp_path, "import os\nprint(os.getpid())", "print('text')")
+    notebook = read(path)
+    notebook["cells"][0]["metadata"]["tags"] = ["varies"]
+    write(path, notebook)
+    assert len(execute_lessons(root=tmp_path)) == 1  # nothing was committed: this machine speaks
+    first = path.read_bytes()
+    assert execute_lessons(root=tmp_path) == []
+    assert execute_lessons(root=tmp_path, check=True) == []
+    assert path.read_bytes() == first
+
+    notebook = read(path)
+    notebook["cells"][0] |= {"source": "print('anew')", "outputs": []}
+    write(path, notebook)
+    execute_lessons(root=tmp_path)
+    assert "".join(read(path)["cells"][0]["outputs"][0]["text"]) == "anew\n"
+
+    notebook = read(path)
+    notebook["cells"][0]["source"] = "1 / 0"
+    write(path, notebook)
+    with pytest.raises(BuildError):  # it must run
+        execute_lessons(root=tmp_path)
+
+
 def test_a_lesson_that_fails_is_named_with_its_cell(tmp_path: Path) -> None:
     path = lesson(tmp_path, "1", "2 / 0")
     before = path.read_bytes()
