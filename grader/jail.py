@@ -150,6 +150,10 @@ class Warden:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
     def close(self) -> None:
         """End the program and everything in it. May be called twice."""
         self._control.close()
@@ -293,7 +297,7 @@ def _ways(level: str, folder: Path, library: Path, scratch_bytes: int) -> Iterat
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise JailError("bwrap is not installed (the package is called bubblewrap)")
-    for nest in (True, False):
+    for nest in NESTS:
         for prefix, user, sources in _reaching(places, folder):
             fenced = _bwrap(bwrap, sources, places, packages, nest, scratch_bytes)
             yield _Way([*prefix, *fenced, *run], {**settings, "nest": nest}, user)
@@ -313,6 +317,9 @@ def _reaching(
         yield [unshare, "--mount", "--propagation", "private", *shell], None, sources
     yield [], NOBODY, list(places)
 
+
+NESTS = (True, False)
+"""Whether a jail of bwrap's is to hold further namespaces: if that works, it serves many."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 

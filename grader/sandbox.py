@@ -487,8 +487,6 @@ class Child:
         """Run the cells in a new process: what the function needs of them, or ``whole``."""
         self._end()
         self._whole = whole
-        self._skipped.clear()
-        self.faults.clear()
         try:
             self._launch()
         except LearnerFault:
@@ -524,6 +522,8 @@ class Child:
             )
             pieces, needed = _numbers(plan, "pieces"), _numbers(plan, "needed")
             self.left_out = plan.get("left_out") is True
+            skipped = {self._cells[cell][0] for cell in self._skipped}
+            self.faults = {name: text for name, text in self.faults.items() if name in skipped}
             self._note_faults(plan.get("faults"))
             if self._run_pieces(pieces, needed):
                 return
@@ -548,12 +548,12 @@ class Child:
     def _run_pieces(self, pieces: Sequence[int], needed: Sequence[int]) -> bool:
         """Run the pieces, each within its time; False when one of them ended the process."""
         for number, cell in enumerate(pieces):
-            if number in self._skipped or not 0 <= cell < len(self._cells):
+            if cell in self._skipped or not 0 <= cell < len(self._cells):
                 continue
             try:
                 answer = self._ask({"do": "run", "piece": number}, self._limits.cell_s)
             except _Ended as fault:
-                self._skipped.add(number)
+                self._skipped.add(cell)
                 self.faults[self._cells[cell][0]] = str(fault)
                 self._end()
                 return False
@@ -780,8 +780,9 @@ def _grade_function(child: Child, checks: Sequence[Check], seed: int | None) -> 
         child.run_cells(whole=True)
         for check in checks:
             if not results[check.id].passed:
-                again = run_check(check, function, seed)
-                results[check.id] = again if again.passed else results[check.id]
+                again, before = run_check(check, function, seed), results[check.id]
+                if again.passed or isinstance(before.error, Absent):
+                    results[check.id] = again
     for name, result in results.items():
         fault = result.error
         if child.reached:

@@ -139,19 +139,18 @@ def _in_words(error: SyntaxError) -> str:
 @dataclass
 class _Statement:
     cell: int
-    place: int
     node: ast.stmt
-    binds: frozenset[str]
-    uses: frozenset[str]
+    binds: set[str]
+    uses: set[str]
     kind: str  # import, definition, or other
     chosen: bool = False
 
 
 def _choose(trees: dict[int, ast.Module], function: str) -> dict[int, list[ast.stmt]]:
     statements = [
-        _Statement(cell, place, node, frozenset(_bound(node)), frozenset(_used(node)), _kind(node))
+        _Statement(cell, node, set(_bound(node)), free_names(node), _kind(node))
         for cell, tree in trees.items()
-        for place, node in enumerate(tree.body)
+        for node in tree.body
     ]
     home = {s.cell for s in statements if function in s.binds and s.kind != "import"}
     needed = {function}
@@ -237,16 +236,6 @@ def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
             waiting.extend(ast.iter_child_nodes(part))
 
 
-def _used(node: ast.stmt) -> Iterator[str]:
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Store):
-            yield part.id
-        elif isinstance(part, ast.Global):
-            yield from part.names
-        elif isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name):
-            yield part.target.id
-
-
 def _changed(node: ast.stmt) -> Iterable[str]:
     """Yield the names of which a statement sets an attribute or an item."""
     for part in ast.walk(node):
@@ -256,3 +245,64 @@ def _changed(node: ast.stmt) -> Iterable[str]:
                 root = root.value
             if isinstance(root, ast.Name):
                 yield root.id
+
+
+# --- the names that code takes from around it -------------------------------------------
+
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def free_names(node: ast.AST, annotations: bool = True) -> set[str]:
+    """Return the names that a piece of code takes from around it.
+
+    Without ``annotations``, as if none was ever evaluated.
+
+    >>> sorted(free_names(ast.parse("def f(x=y):\\n    z = len(x)\\n    return z")))
+    ['len', 'y']
+    """
+    if not isinstance(node, _FUNCTIONS):
+        own = set()
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
+            own.add(node.id)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            own.add(node.target.id)
+        return own.union(*(free_names(part, annotations) for part in _parts(node, annotations)))
+    body: list[ast.AST] = [*node.body] if isinstance(node.body, list) else [node.body]
+    around: list[ast.AST] = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
+    around += getattr(node, "decorator_list", [])
+    parameters = [part for part in ast.walk(node.args) if isinstance(part, ast.arg)]
+    if annotations:
+        around += [part.annotation for part in parameters if part.annotation]
+        around += filter(None, [getattr(node, "returns", None)])
+    inside = set().union(*(free_names(part, annotations) for part in body))
+    stored = set().union(*map(_stored, body))
+    shared = {name for part in body for name in _declared_global(part)}
+    inside -= stored.union(part.arg for part in parameters) - shared
+    return inside.union(shared, *(free_names(part, annotations) for part in around))
+
+
+def _parts(node: ast.AST, annotations: bool) -> Iterator[ast.AST]:
+    for name, value in ast.iter_fields(node):
+        if annotations or name != "annotation":
+            values = value if isinstance(value, list) else [value]
+            yield from (part for part in values if isinstance(part, ast.AST))
+
+
+def _stored(node: ast.AST) -> set[str]:
+    """Return the names that a statement of a function binds in that function."""
+    if isinstance(node, _FUNCTIONS | ast.ClassDef):
+        return set() if isinstance(node, ast.Lambda) else {node.name}
+    own = {node.id} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else set()
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        own.update(map(_name_of, node.names))
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        own.add(node.name)
+    return own.union(*map(_stored, ast.iter_child_nodes(node)))
+
+
+def _declared_global(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Global):
+        yield from node.names
+    elif not isinstance(node, _FUNCTIONS | ast.ClassDef):
+        for part in ast.iter_child_nodes(node):
+            yield from _declared_global(part)

@@ -22,28 +22,20 @@ from dataclasses import fields
 from typing import Any
 
 KNOWN = {
+    "Call": "compaction.messages",
     "Chars": "compaction.tokens",
     "Coefficients": "compaction.tokens",
-    "Call": "compaction.messages",
-    "Sample": "compaction.calibration",
-    "Fit": "compaction.calibration",
-    "Size": "compaction.calibration",
-    "Path": "compaction.budget",
-    "Row": "compaction.budget",
-    "Group": "compaction.grouping",
     "Compaction": "compaction.summary",
+    "Decision": "compaction.engine",
+    "Fit": "compaction.calibration",
+    "Group": "compaction.grouping",
+    "Packing": "compaction.documents",
     "Probe": "compaction.probes",
     "ProbeReport": "compaction.probes",
-    "Run": "compaction.carrying",
-    "Decision": "compaction.engine",
-    "Lines": "compaction.engine",
     "Room": "compaction.engine",
-    "Pass": "compaction.engine",
-    "Event": "compaction.engine",
-    "Reply": "compaction.engine",
-    "Packing": "compaction.documents",
-    "Unit": "compaction.documents",
-    "Compressed": "compaction.documents",
+    "Row": "compaction.budget",
+    "Sample": "compaction.calibration",
+    "Size": "compaction.calibration",
 }
 """The library's types that may cross (dataclasses, named tuples, enumerations), by module."""
 

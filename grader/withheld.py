@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import ast
 import py_compile
+import re
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import compaction
+from grader.exercises import EXERCISES
+from grader.slices import free_names
 
 LIBRARY = Path(compaction.__file__).parent
 
@@ -58,11 +61,15 @@ def stand_in(name, needs):
 def write_library(target: Path, names: Collection[str] = ()) -> None:
     """Write the package ``compaction`` into a folder.
 
-    ``names`` are the withheld functions, in whichever module of the library they stand. Raises
-    ValueError for a name that no module has.
+    ``names`` are the withheld functions, exercises of the course. Raises ValueError for a name
+    that is none of them.
     """
-    sources = {path.stem: path.read_text("utf-8") for path in sorted(LIBRARY.glob("*.py"))}
-    modules = withhold(sources, names)
+    modules = {e.function: e.module.removeprefix("compaction.") for e in EXERCISES}
+    unknown = sorted(set(names) - set(modules))
+    if unknown:
+        raise ValueError(f"no exercise is called {', '.join(unknown)}")
+    homes = {name: modules[name] for name in names}
+    modules = withhold(_needed_modules(homes), homes)
     package = target / "compaction"
     package.mkdir(parents=True)
     for name, text in {**modules, "_withheld": _HOOK}.items():
@@ -70,6 +77,25 @@ def write_library(target: Path, names: Collection[str] = ()) -> None:
     data = LIBRARY / "data"
     if data.is_dir():
         shutil.copytree(data, package / "data")
+
+
+def _needed_modules(homes: Mapping[str, str]) -> dict[str, str]:
+    """Return the sources of the modules that a notebook may need, with all that they import.
+
+    Command line, agent and terminal are not among them.
+    """
+    sources = {path.stem: path.read_text("utf-8") for path in sorted(LIBRARY.glob("*.py"))}
+    waiting = [*PRELOADED, "plots", *homes.values()]
+    found = {"__init__": sources["__init__"]}  # imports the others only when it is asked to
+    while waiting:
+        module = waiting.pop()
+        if module not in found and module in sources:
+            found[module] = sources[module]
+            waiting += _IMPORTED.findall(sources[module])
+    return found
+
+
+_IMPORTED = re.compile(r"^\s*(?:from|import) compaction\.(\w+)", re.MULTILINE)
 
 
 def _write(path: Path, text: str, compiled: bool) -> None:
@@ -94,34 +120,34 @@ class _Module:
     """Functions and classes that stay in name only, and which missing name they need."""
 
 
-def withhold(sources: dict[str, str], names: Collection[str]) -> dict[str, str]:
-    """Return the sources of a package's modules without the functions of these names.
+def withhold(sources: Mapping[str, str], homes: Mapping[str, str]) -> dict[str, str]:
+    """Return the sources of a package's modules without some functions.
 
-    >>> made = withhold({"a": "def f(): pass\\ndef g(): return f()\\ndef h(): pass"}, ["f"])
-    >>> print(made["a"].split("def h")[0])
+    ``homes`` says in which module each of the functions stands. Raises ValueError for a function
+    that is not there.
+
+    >>> source = "def f(): pass\\ndef g(): return f()\\ndef h(): pass"
+    >>> print(withhold({"a": source}, {"f": "a"})["a"].split("def h")[0])
     from compaction._withheld import absent as _absent, stand_in as _stand_in
     g = _stand_in('g', 'f')
     <BLANKLINE>
     """
-    if not names:
-        return dict(sources)
     modules = {
-        name: _Module(name, ast.parse(text))
-        for name, text in sources.items()
-        if any(withheld in text for withheld in names)
+        module: _Module(module, ast.parse(text))
+        for module, text in sources.items()
+        if any(name in text for name in homes)
     }
-    found = set()
-    for module in modules.values():
-        defined = {name for node in module.tree.body for name in _defined(node)}
-        module.gone = defined & set(names)
-        found |= module.gone
-    if found != set(names):
-        raise ValueError(f"the library has no {', '.join(sorted(set(names) - found))}")
-    withheld = {name: frozenset(module.gone) for name, module in modules.items()}
+    withheld: dict[str, frozenset[str]] = {}
+    for name, home in homes.items():
+        defined = {n for node in modules[home].tree.body for n in _defined(node)}
+        if name not in defined:
+            raise ValueError(f"the library has no {home}.{name}")
+        withheld[home] = withheld.get(home, frozenset()) | {name}
+        modules[home].gone.add(name)
     for module in modules.values():
         _take_out(module, withheld)
     changed = {
-        name: _write_out(module, withheld[name])
+        name: _write_out(module, withheld.get(name, frozenset()))
         for name, module in modules.items()
         if module.gone or module.stand_ins
     }
@@ -196,41 +222,7 @@ def _missing(node: ast.stmt, gone: set[str], withheld: dict[str, frozenset[str]]
             for alias in part.names:
                 if alias.name in absent:
                     return alias.name
-    return next(iter(sorted(_free(node) & gone)), None)
-
-
-_SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-
-
-def _free(node: ast.AST) -> set[str]:
-    """Return the names that a piece of code takes from around it."""
-    if not isinstance(node, _SCOPES):
-        loads = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-        own = {node.id} if loads else set()  # type: ignore[attr-defined]
-        return own.union(*map(_free, _evaluated(node)))
-    around: list[ast.AST] = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
-    around += getattr(node, "decorator_list", [])
-    body: list[ast.AST] = [*node.body] if isinstance(node.body, list) else [node.body]
-    bound = {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
-    for part in body:
-        bound |= _stored(part)
-    inside = set().union(*map(_free, body)) - bound
-    return inside.union(*map(_free, around))
-
-
-def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
-    for name, value in ast.iter_fields(node):
-        if name != "annotation":
-            values = value if isinstance(value, list) else [value]
-            yield from (child for child in values if isinstance(child, ast.AST))
-
-
-def _stored(node: ast.AST) -> set[str]:
-    """Return the names that a statement of a function binds in that function."""
-    if isinstance(node, _SCOPES | ast.ClassDef):
-        return {node.name} if not isinstance(node, ast.Lambda) else set()
-    own = {node.id} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else set()
-    return own.union(*map(_stored, ast.iter_child_nodes(node)))
+    return next(iter(sorted(free_names(node, annotations=False) & gone)), None)
 
 
 def _write_out(module: _Module, withheld: frozenset[str]) -> str:
