@@ -48,7 +48,8 @@ instructor: $(VENV)/.for-instructors ## set up with a gradebook, open JupyterLab
 	@$(on_path) $(python) -m nbgrader db assignment list
 	@$(start_lab)
 
-test: $(call ready,test $(EXTRAS)) ## run the whole test suite
+test: $(call ready,test $(EXTRAS)) ## run the fifteen checks, then the whole test suite
+	@$(python) -m grader selftest
 	$(python) -m pytest $(TEST_ARGS)
 
 selftest: $(call ready,$(EXTRAS)) ## run the fifteen checks on the solutions, or on WHERE=workbook
