@@ -511,12 +511,17 @@ def tidy_summary(reply: str) -> str:
     >>> print(tidy_summary("Sure!\\n" + "\\n".join(lines)).splitlines()[:2])
     ['Confirmed facts:', 'x']
     """
-    # Without the phrase, so that a summary of summaries is never nested.
-    sections = parse_summary(reply.replace(SUMMARY_PREFIX, ""))
-    language = "zh" if HEADINGS_ZH[0].rstrip("：") in reply else "en"
-    tidy = render_summary(sections, language)
+    # Without the phrase, so that a summary of summaries is never nested; more than once, since
+    # what is left may join into another one.
+    while SUMMARY_PREFIX in reply:
+        reply = reply.replace(SUMMARY_PREFIX, "")
+    tidy = render_summary(parse_summary(reply), _language_of_headings(reply))
     parse_summary(tidy)
     return tidy
+
+
+def _language_of_headings(summary: str) -> str:
+    return "zh" if HEADINGS_ZH[0].rstrip("：") in summary else "en"
 
 
 def carry_facts(
@@ -530,11 +535,12 @@ def carry_facts(
     for probe in probes:
         for index, (start, end) in enumerate(stretches):
             if verify([probe], messages[start:end]).kept:
-                first, rest = carried[index].split("\n", 1)
                 fact = fold(probe.fact)
                 if _HEADING.match(fact) or _FENCE.match(fact):
                     fact = f'"{fact}"'  # must not read as a heading or open a code fence
-                carried[index] = f"{first}\n- {fact}\n{rest}"
+                sections = parse_summary(carried[index])
+                sections[_FACTS] = f"- {fact}\n{sections[_FACTS]}"
+                carried[index] = render_summary(sections, _language_of_headings(carried[index]))
                 break
     return carried
 
