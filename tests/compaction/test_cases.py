@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import runpy
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from compaction.calibration import TokenMeter
 from compaction.grouping import group_messages
 from compaction.history import read_histories
-from compaction.messages import SUMMARY_PREFIX, is_summary, problems, transcript
+from compaction.messages import SUMMARY_PREFIX, calls_of, is_summary, problems, transcript
 from compaction.probes import pinned_probes, verify
 from compaction.summary import SummaryError, compact, parse_summary
 from tests.compaction.desk import desk_conversation
@@ -108,6 +109,20 @@ def test_the_agent_history_is_one_that_an_api_takes(agent_history):
         "make ship CHANNEL=stable",
         "整数分",
     ]
+
+
+def test_the_agent_history_can_be_made_again(agent_history, tmp_path):
+    """The tools' results are real: run once more, they are the same (tests print differently)."""
+    script = runpy.run_path(str(TESTS / "data" / "make_agent_history.py"))
+    again = script["work"](tmp_path)
+    assert len(again) == len(agent_history)
+    names = {}
+    for old, new in zip(agent_history, again, strict=True):
+        names |= {call.id: call.name for call in calls_of(new)}
+        if names.get(new.get("tool_call_id")) == "run_command":
+            assert old["content"].splitlines()[0] == new["content"].splitlines()[0]
+        else:
+            assert old == new
 
 
 def test_compaction_halves_a_real_history_and_keeps_its_pins(agent_history):

@@ -555,6 +555,12 @@ def test_a_reply_that_nests_the_phrase_is_flattened():
     assert done.messages[1]["content"].count(SUMMARY_PREFIX) == 1
 
 
+def test_a_phrase_inside_the_phrase_does_not_survive():
+    half = len(SUMMARY_PREFIX) // 2
+    torn = SUMMARY_PREFIX[:half] + SUMMARY_PREFIX + SUMMARY_PREFIX[half:]
+    assert SUMMARY_PREFIX not in tidy_summary(lines(facts=f"a {torn} b"))
+
+
 def test_a_short_stretch_is_left_as_it_is():
     history = [SYSTEM, user("short"), *work("Long."), user("also short")]
     done = compact(history, keep_recent=0, meter=TokenMeter())
@@ -711,6 +717,18 @@ def test_a_lost_fact_is_carried_under_the_facts_of_its_stretch():
     assert parse_summary(first)[FACTS] == "- pnpm build:calc\na"
     assert second == tidy_summary(lines())
     assert all(text in content_of(done.messages[i + 1]) for i, text in enumerate(done.summaries))
+
+
+def test_a_fact_is_carried_under_the_facts_wherever_they_stand():
+    def other_order(messages):
+        return "\n".join(f"{heading} x" for heading in reversed(HEADINGS))
+
+    history = [SYSTEM, *work("Build with make all.")]
+    done = compact(
+        history, other_order, keep_recent=0, meter=TokenMeter(), probes=[Probe("make all")]
+    )
+    assert parse_summary(done.summaries[0])[FACTS] == "- make all\nx"
+    assert parse_summary(done.summaries[0])[PATHS] == "x"
 
 
 def test_a_fact_that_the_summary_kept_is_not_carried():
