@@ -366,39 +366,48 @@ def plot_methods(tokens: Mapping[str, int], kept: Mapping[str, tuple[int, int]])
 
 
 def plot_sweep(rows: Sequence[Any], uncompacted: Any | None = None) -> Figure:
-    """Draw tokens against success for the two policies of day 7, a point a ``keep``.
+    """Draw tokens against success for up to four policies of day 7, a point a ``keep``.
 
-    ``rows`` are those of :func:`compaction.carrying.sweep`; their first run is drawn.
+    ``rows`` are those of :func:`compaction.carrying.sweep`. The first run has filled markers
+    and a line, the second hollow ones; ``uncompacted`` is the run that a star stands for.
     """
-    figure, (axes,) = _figure(8, 4)
-    for policy, (colour, marker, style) in zip(
-        dict.fromkeys(row.policy for row in rows if row.keep is not None), SERIES, strict=False
+    figure, (axes,) = _figure(6.4, 4.4)
+    compacted = [row for row in rows if row.keep is not None]
+    for place, (policy, (colour, marker, style)) in enumerate(
+        zip(dict.fromkeys(row.policy for row in compacted), SERIES, strict=False)
     ):
-        chosen = [row for row in rows if row.policy == policy and row.keep is not None]
-        tokens, success = [r.first.tokens for r in chosen], [r.first.success for r in chosen]
-        axes.plot(tokens, success, style, color=colour, marker=marker, label=f"{policy} (keep)")
-        above = 8 if policy == "selective" else -15
+        chosen = [row for row in compacted if row.policy == policy]
+        for run, line, face in (("first", style, colour), ("second", "none", "none")):
+            axes.plot(
+                [getattr(row, run).tokens for row in chosen],
+                [100 * getattr(row, run).success for row in chosen],
+                linestyle=line,
+                linewidth=1.2,
+                color=colour,
+                marker=marker,
+                markerfacecolor=face,
+                label=policy if run == "first" else f"{policy}, second run",
+            )
         for row in chosen:
             axes.annotate(
                 str(row.keep),
-                (row.first.tokens, row.first.success),
-                (0, above),
+                (row.first.tokens, 100 * row.first.success),
+                (-5 if place % 2 else 7, -15),  # beside each other where two points coincide
                 textcoords="offset points",
                 ha="center",
-                fontsize=8,
+                fontsize=9,
                 color=colour,
             )
     if uncompacted is not None:
-        axes.plot(
-            uncompacted.tokens, uncompacted.success, "*", ms=13, color="#333333", label="all kept"
-        )
+        success = 100 * uncompacted.success
+        axes.plot(uncompacted.tokens, success, "*", ms=13, color="#333333", label="all kept")
     axes.set(
-        xlabel="tokens of the whole run (left is cheaper)",
-        ylabel="tasks solved (up is better)",
+        xlabel="tokens of the whole run (left is cheaper); a number is the budget in fields",
+        ylabel="tasks solved in % (up is better)",
         title="Which fields are kept matters more than how many",
     )
     axes.margins(x=0.08, y=0.14)
-    axes.legend(fontsize=8, loc="lower left")
+    figure.legend(fontsize=9, loc="outside lower center", ncols=3)
     return figure
 
 
