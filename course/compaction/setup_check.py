@@ -156,7 +156,7 @@ def check_library(root: Path = ROOT, here: Path | None = None) -> Finding:
             f"this notebook lies in {opened}, but the library comes from {root}",
             f"start JupyterLab from the first one: make lab in {opened}",
         )
-    return Finding(True, "the library and the checks can be imported")
+    return Finding(True, "library and checks can be imported")
 
 
 def _repository_of(folder: Path) -> Path | None:
