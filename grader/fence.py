@@ -143,8 +143,11 @@ class Nest:
         return child
 
     def enclose(self, scratch_bytes: int) -> None:
-        """In a forked process: no network, no old messages, an empty scratch folder."""
-        _must(self._libc.unshare(_NEWNS | _NEWIPC | _NEWNET), "unshare")
+        """In a forked process: an empty scratch folder, and nothing that others left in memory."""
+        flags = _NEWNS | _NEWIPC
+        if platform.machine() not in _CALLS:
+            flags |= _NEWNET  # elsewhere the filter of system calls allows no socket at all
+        _must(self._libc.unshare(flags), "unshare")
         mount_scratch(SCRATCH, scratch_bytes)
 
     def _try(self) -> None:
@@ -181,24 +184,21 @@ def build_jail(
     devices: Iterable[str],
     hidden: Iterable[str],
     links: Iterable[tuple[str, str]],
-    scratch_bytes: int,
+    user: int | None = None,
 ) -> None:
     """Move this process and its children into namespaces with a file system of their own.
 
     What ``bwrap`` does, for where it is missing. ``root`` is an empty folder; ``read_only`` are
-    pairs of a folder and its place inside, ``links`` pairs of a target and a place. Raises
-    OSError where the system does not allow it.
+    pairs of a folder and its place inside, ``links`` pairs of a target and a place. Root becomes
+    ``user`` on the way. Raises OSError where the system does not allow it.
     """
     libc = _libc()
-    user, group = os.geteuid(), os.getegid()
-    _must(libc.unshare(_NEWUSER | _NEWNS | _NEWIPC | _NEWUTS | _NEWNET | _NEWPID), "unshare")
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"1000 {user} 1"),
-        ("gid_map", f"1000 {group} 1"),
-    ):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
+    own_folder = os.open("/proc/self", os.O_DIRECTORY)
+    if user is not None and libc.unshare(_NEWNS) != 0:
+        _become(user)  # root, but without root's rights over mounts
+        user = None
+    if user is None:
+        _own_namespaces(own_folder)
     _must(libc.mount(None, b"/", None, _REC | _PRIVATE, None), "mount")
     mount_scratch(root, 1 << 20)
     os.chmod(root, 0o755)
@@ -208,24 +208,45 @@ def build_jail(
         _bind(device, root + device, device=True)
     for place in hidden:
         if os.path.isdir(root + place):
-            _must(
-                libc.mount(b"tmpfs", (root + place).encode(), b"tmpfs", _RDONLY, b"size=4k"),
-                "mount",
-            )
+            there = (root + place).encode()
+            _must(libc.mount(b"tmpfs", there, b"tmpfs", _RDONLY, b"size=4k"), "mount")
     for target, place in links:
         os.symlink(target, root + place)
-    os.mkdir(root + SCRATCH)
-    mount_scratch(root + SCRATCH, scratch_bytes)
-    old = root + "/.old"
-    os.mkdir(old)
+    for place in (SCRATCH, "/.old"):
+        os.mkdir(root + place)
     os.chdir(root)
-    _must(libc.pivot_root(root.encode(), old.encode()), "pivot_root")
+    _must(libc.pivot_root(b".", b".old"), "pivot_root")
     os.chdir("/")
     _must(libc.umount2(b"/.old", _DETACH), "umount")
     os.rmdir("/.old")
-    _must(
-        libc.mount(None, b"/", None, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV, None), "mount"
-    )
+    _must(libc.mount(None, b"/", None, _REMOUNT | _BIND | _RDONLY | _NOSUID, None), "mount")
+    if user is not None:
+        _become(user)
+        _own_namespaces(own_folder)
+    os.close(own_folder)
+
+
+def _become(user: int) -> None:
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    # Otherwise this process's own entries in /proc would still be root's.
+    _libc().prctl(_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def _own_namespaces(own_folder: int) -> None:
+    """Become the one user of a new user namespace that owns new namespaces of all kinds."""
+    user, group = os.geteuid(), os.getegid()
+    kinds = _NEWUSER | _NEWNS | _NEWIPC | _NEWUTS | _NEWNET | _NEWPID
+    _must(_libc().unshare(kinds), "unshare")
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"1000 {user} 1"),
+        ("gid_map", f"1000 {group} 1"),
+    ):
+        file = os.open(name, os.O_WRONLY, dir_fd=own_folder)
+        os.write(file, text.encode())
+        os.close(file)
 
 
 def _bind(source: str, place: str, device: bool = False) -> None:

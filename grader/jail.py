@@ -283,16 +283,15 @@ def _ways(level: str, folder: Path, library: Path, scratch_bytes: int) -> Iterat
         return
     places = [*system_places(), *packages, program, str(library)]
     if level == "namespace":
-        for prefix, user, sources in _reaching(places, folder):
-            build = {
-                "root": str(folder / "root"),
-                "read_only": list(zip(sources, places, strict=True)),
-                "devices": list(_DEVICES),
-                "hidden": hidden_places(packages),
-                "links": system_links(),
-                "scratch_bytes": scratch_bytes,
-            }
-            yield _Way([*prefix, *run], {**settings, "jail": build}, user)
+        build = {
+            "root": str(folder / "root"),
+            "read_only": [(place, place) for place in places],
+            "devices": list(_DEVICES),
+            "hidden": hidden_places(packages),
+            "links": system_links(),
+            "user": NOBODY if os.geteuid() == 0 else None,
+        }
+        yield _Way(run, {**settings, "jail": build})
         return
     bwrap = shutil.which("bwrap")
     if bwrap is None:
@@ -310,12 +309,28 @@ def _reaching(
     if os.geteuid() != 0:
         yield [], None, list(places)
         return
-    unshare, stage = shutil.which("unshare"), str(folder / "stage")
-    if unshare and shutil.which("setpriv") and shutil.which("mount"):
+    unshare, stage = shutil.which("unshare"), _stage(places, folder)
+    if unshare and stage and shutil.which("setpriv") and shutil.which("mount"):
         shell = ["/bin/sh", "-c", _STAGE, "stage", stage, str(NOBODY), *places, "--"]
         sources = [f"{stage}/{number}" for number in range(len(places))]
         yield [unshare, "--mount", "--propagation", "private", *shell], None, sources
     yield [], NOBODY, list(places)
+
+
+def _stage(places: Sequence[str], folder: Path) -> str | None:
+    """Return a folder that every user can reach and that holds none of the places.
+
+    Mounts on it are seen by the jail only.
+    """
+    for stage in (folder / "stage", *map(Path, ("/mnt", "/media", "/opt", "/srv"))):
+        is_free = not any(place.startswith(f"{stage}/") for place in places)
+        if (
+            is_free
+            and stage.is_dir()
+            and all(p.stat().st_mode & 1 for p in (stage, *stage.parents))
+        ):
+            return str(stage)
+    return None
 
 
 NESTS = (True, False)
