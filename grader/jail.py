@@ -323,12 +323,9 @@ def _stage(places: Sequence[str], folder: Path) -> str | None:
     Mounts on it are seen by the jail only.
     """
     for stage in (folder / "stage", *map(Path, ("/mnt", "/media", "/opt", "/srv"))):
-        is_free = not any(place.startswith(f"{stage}/") for place in places)
-        if (
-            is_free
-            and stage.is_dir()
-            and all(p.stat().st_mode & 1 for p in (stage, *stage.parents))
-        ):
+        if any(place.startswith(f"{stage}/") for place in places) or not stage.is_dir():
+            continue
+        if all(path.stat().st_mode & 0o001 for path in (stage, *stage.parents)):
             return str(stage)
     return None
 

@@ -40,6 +40,7 @@ from grader.withheld import write_library
 
 if TYPE_CHECKING:
     from grader.checks import Check, Result
+    from grader.workbook import LabNotebook
 
 Source = str | tuple[str, str]
 """A cell: its source, or the name that messages call it by and its source."""
@@ -450,10 +451,7 @@ class Child:
         limits: Limits,
     ) -> None:
         self._sandbox = sandbox
-        self._cells = [
-            (f"cell {number}", cell) if isinstance(cell, str) else (cell[0], cell[1])
-            for number, cell in enumerate(cells, start=1)
-        ]
+        self._cells = _named(cells)
         self._function = function
         self._withheld = tuple(sorted(withheld))
         self._limits = limits
@@ -709,6 +707,15 @@ _ENVIRONMENT = {
 }
 
 
+def _named(cells: Iterable[Source]) -> list[tuple[str, str]]:
+    """Return cells with a name each, and no name twice."""
+    named: dict[str, str] = {}
+    for number, cell in enumerate(cells, start=1):
+        name, source = (f"cell {number}", cell) if isinstance(cell, str) else cell
+        named[f"{name} (cell {number})" if name in named else name] = source
+    return list(named.items())
+
+
 def _numbers(answer: dict[str, Any], name: str) -> list[int]:
     told = answer.get(name)
     return [n for n in told if type(n) is int] if isinstance(told, list) else []
@@ -767,6 +774,17 @@ def grade(
             child.run_cells()
             results.update(_grade_function(child, own, seed))
     return [results[check.id] for check in asked]
+
+
+def cells_above_checks(notebook: LabNotebook) -> dict[str, list[Source]]:
+    """Return, for each function of a lab, the cells that stand above its checks."""
+    steps = notebook.steps
+    above: dict[str, list[Source]] = {}
+    for function in notebook.functions:
+        taken = [index for index, step in enumerate(steps) if function in step.takes]
+        end = taken[0] + 1 if taken else 0
+        above[function] = [(step.name, step.source) for step in steps[:end]]
+    return above
 
 
 def _grade_function(child: Child, checks: Sequence[Check], seed: int | None) -> dict[str, Result]:

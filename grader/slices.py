@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 Source = tuple[str, str]
@@ -57,10 +58,10 @@ def plan(cells: Sequence[Source], function: str, whole: bool = False) -> Plan:
             trees[number] = parse(source, name)
         except NotPython as reason:
             faults.append((number, str(reason)))
-    if whole:
-        chosen = {number: list(tree.body) for number, tree in trees.items()}
-    else:
-        chosen = _choose(trees, function)
+    chosen = {number: list(tree.body) for number, tree in trees.items()}
+    if not whole:
+        with suppress(RecursionError):  # lambdas in lambdas: then all of it
+            chosen = _choose(trees, function)
     pieces = tuple(
         Piece(number, ast.Module(body=body, type_ignores=[]))
         for number, body in sorted(chosen.items())
@@ -260,13 +261,20 @@ def free_names(node: ast.AST, annotations: bool = True) -> set[str]:
     >>> sorted(free_names(ast.parse("def f(x=y):\\n    z = len(x)\\n    return z")))
     ['len', 'y']
     """
-    if not isinstance(node, _FUNCTIONS):
-        own = set()
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
-            own.add(node.id)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            own.add(node.target.id)
-        return own.union(*(free_names(part, annotations) for part in _parts(node, annotations)))
+    names: set[str] = set()
+    for part in _in_scope(node, annotations):
+        if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Store):
+            names.add(part.id)
+        elif isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name):
+            names.add(part.target.id)
+        elif isinstance(part, _FUNCTIONS):
+            names |= _free_in_function(part, annotations)
+    return names
+
+
+def _free_in_function(
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, annotations: bool
+) -> set[str]:
     body: list[ast.AST] = [*node.body] if isinstance(node.body, list) else [node.body]
     around: list[ast.AST] = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
     around += getattr(node, "decorator_list", [])
@@ -274,35 +282,42 @@ def free_names(node: ast.AST, annotations: bool = True) -> set[str]:
     if annotations:
         around += [part.annotation for part in parameters if part.annotation]
         around += filter(None, [getattr(node, "returns", None)])
-    inside = set().union(*(free_names(part, annotations) for part in body))
-    stored = set().union(*map(_stored, body))
-    shared = {name for part in body for name in _declared_global(part)}
-    inside -= stored.union(part.arg for part in parameters) - shared
-    return inside.union(shared, *(free_names(part, annotations) for part in around))
+    local = {part.arg for part in parameters}
+    shared: set[str] = set()
+    names: set[str] = set()
+    for statement in body:
+        names |= free_names(statement, annotations)
+        for part in _outside_functions(statement):
+            local.update(_stored(part))
+            if isinstance(part, ast.Global):
+                shared.update(part.names)
+    return (names - (local - shared)).union(
+        shared, *(free_names(part, annotations) for part in around)
+    )
 
 
-def _parts(node: ast.AST, annotations: bool) -> Iterator[ast.AST]:
-    for name, value in ast.iter_fields(node):
-        if annotations or name != "annotation":
-            values = value if isinstance(value, list) else [value]
-            yield from (part for part in values if isinstance(part, ast.AST))
+def _in_scope(node: ast.AST, annotations: bool) -> Iterator[ast.AST]:
+    """Walk through code, but not into functions."""
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if isinstance(part, _FUNCTIONS):
+            continue
+        for name, value in ast.iter_fields(part):
+            if annotations or name != "annotation":
+                values = value if isinstance(value, list) else [value]
+                waiting.extend(child for child in values if isinstance(child, ast.AST))
 
 
-def _stored(node: ast.AST) -> set[str]:
-    """Return the names that a statement of a function binds in that function."""
-    if isinstance(node, _FUNCTIONS | ast.ClassDef):
-        return set() if isinstance(node, ast.Lambda) else {node.name}
-    own = {node.id} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else set()
+def _stored(node: ast.AST) -> Iterable[str]:
+    """Return the names that this one piece of a function's code binds in that function."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return (node.name,)
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return (node.id,)
     if isinstance(node, ast.Import | ast.ImportFrom):
-        own.update(map(_name_of, node.names))
-    elif isinstance(node, ast.ExceptHandler) and node.name:
-        own.add(node.name)
-    return own.union(*map(_stored, ast.iter_child_nodes(node)))
-
-
-def _declared_global(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Global):
-        yield from node.names
-    elif not isinstance(node, _FUNCTIONS | ast.ClassDef):
-        for part in ast.iter_child_nodes(node):
-            yield from _declared_global(part)
+        return map(_name_of, node.names)
+    if isinstance(node, ast.ExceptHandler) and node.name:
+        return (node.name,)
+    return ()

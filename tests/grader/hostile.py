@@ -681,6 +681,44 @@ def _floods() -> list[Submission]:
             "def estimate(text, coefficients=None): return 'x' * (3 * 10**7)",
             reason="an answer of 30,0",
         ),
+        Submission(
+            "thirty thousand groups",
+            4,
+            (
+                imports(4),
+                (
+                    "group_messages",
+                    _code(
+                        """
+                        def group_messages(messages, keep_recent=3, pinned=None):
+                            return [Group(i, i + 1, "recent") for i in range(30_000)]
+                        """
+                    ),
+                ),
+            ),
+            NONE,
+            "a group from message",
+        ),
+        Submission(
+            "a compaction of nearly a megabyte",
+            5,
+            (
+                imports(5),
+                (
+                    "compact",
+                    _code(
+                        """
+                        def compact(messages, summarize, *, meter, **options):
+                            text = "# " * 100_000 + "Confirmed facts: " * 20_000
+                            many = [{"role": "tool", "content": "x"}] * 4_000
+                            return Compaction([{"role": "user", "content": text}, *many],
+                                9, 8, [text[:200_000]], None, [])
+                        """
+                    ),
+                ),
+            ),
+            NONE,
+        ),
         _day3(
             "all the memory at once",
             "def should_compact(*args, **kwargs): return bytearray(10**11)",
