@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -32,8 +33,10 @@ def _no_partition(given: Given, groups: list[Group]) -> tuple[str, str] | None:
     messages, position = given.args[0], 0
     expected = f"groups that hold all {len(messages)} messages, each once and in order"
     for group in groups:
-        if group.start != position or group.end <= group.start:
+        if group.start != position:
             return expected, f"{show(group)} where a group from message {position} on was due"
+        if group.end <= group.start:
+            return expected, f"{show(group)}, which holds none: end is the first one outside"
         if group.keep not in KINDS:
             return f"one of {', '.join(KINDS)} as kind", show(group)
         position = group.end
@@ -99,10 +102,11 @@ def group_atomic(group_messages: Function, rng: Random) -> str:
     )
     messages = load("long").messages
     groups = trial.on(_call(messages, name='load("long").messages'))
-    for drawn in (_parallel, _late, _reused, _duplicated, _missing):
+    kinds = (_parallel, _late, _overlapping, _reused, _duplicated, _missing)
+    for drawn in kinds:
         trial.on(_call(drawn(rng)))
     for _ in range(6):
-        pieces = rng.sample((_parallel, _late, _reused, _duplicated, _missing), 2)
+        pieces = rng.sample(kinds, 2)
         trial.on(_call([m for number, drawn in enumerate(pieces) for m in drawn(rng, f"{number}")]))
     pairs = sum(group.end - group.start > 1 for group in groups)
     return (
@@ -124,6 +128,19 @@ def _late(rng: Random, name: str = "") -> list[Message]:
         h.result(rng, f"{name}b"),
         *between,
         h.result(rng, f"{name}a"),
+        h.answer(rng),
+    ]
+
+
+def _overlapping(rng: Random, name: str = "") -> list[Message]:
+    """Two calls whose results both come after the second one: their spans are one group."""
+    return [
+        h.calls(rng, f"{name}a"),
+        *h.talk(rng, rng.randint(0, 1)),
+        h.calls(rng, f"{name}b"),
+        h.result(rng, f"{name}a"),
+        *h.talk(rng, rng.randint(0, 1)),
+        h.result(rng, f"{name}b"),
         h.answer(rng),
     ]
 
@@ -158,6 +175,17 @@ def _tell_kinds(given: Given, right: list[str], seen: list[str]) -> tuple[str, s
     return f'{place} is "{right[first]}"', f'"{seen[first]}"'
 
 
+def _recent_messages(messages: Sequence[Message], keep_recent: int = 3) -> list[Group]:
+    """Keep the last few messages instead of the last few groups."""
+    first = len(messages) - keep_recent
+    return [
+        replace(group, keep="recent")
+        if group.keep == "compressible" and group.start >= first
+        else group
+        for group in library_group_messages(messages, 0)
+    ]
+
+
 def group_unfinished(group_messages: Function, rng: Random) -> str:
     """A call that still waits for a result is kept, however old it is."""
     trial = Trial(
@@ -169,7 +197,12 @@ def group_unfinished(group_messages: Function, rng: Random) -> str:
                 starter.group_messages,
                 "a call that nobody has answered yet is given away: its result would come "
                 "back to nothing",
-            )
+            ),
+            Known(
+                _recent_messages,
+                "the newest messages were counted, not the newest groups: a call and its "
+                "results count once",
+            ),
         ],
         evidence=[_call([h.calls(rng, "a"), h.user(rng), h.answer(rng), h.user(rng)], 2)],
         fault=_no_partition,
@@ -189,6 +222,9 @@ def group_unfinished(group_messages: Function, rng: Random) -> str:
         history = [*h.talk(rng, rng.randint(0, 2)), *waiting(rng)]
         history += [*h.round_trip(rng, "done"), *h.talk(rng, rng.randint(3, 6))]
         trial.on(_call(history, keep_recent))
+    # And what is newest is counted in groups: a round trip at the end is one of them.
+    history = [*_no_answer(rng), *h.talk(rng, rng.randint(3, 6)), *h.round_trip(rng, "x", "y")]
+    trial.on(_call(history, rng.randint(2, 3)))
     kept = [group.start for group in groups if group.keep == "unfinished"]
     return (
         f"✓ an early unfinished call is kept: message {', '.join(map(str, kept))} of "

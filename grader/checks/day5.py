@@ -54,7 +54,8 @@ def _tell(given: Given, right: dict[str, Any], seen: dict[str, Any]) -> tuple[st
     told = _in_words(right), _in_words(seen)
     if told[0] != told[1]:
         return told
-    return difference(right, seen)
+    part = next(part for part in right if right[part] != seen[part])
+    return difference(right[part], seen[part], f".{part}")
 
 
 def _in_words(outcome: dict[str, Any]) -> str:

@@ -68,6 +68,26 @@ def _as_written(
     return report
 
 
+def _pieced_together(
+    probes: Iterable[Probe], messages: Sequence[Message], ask: Ask | None = None
+) -> ProbeReport:
+    """Look for each fact in the text of all messages at once."""
+    whole = "\n".join(text_of(message) for message in messages)
+    return library_verify(probes, [{"role": "user", "content": whole}])
+
+
+def _in_any_letters(
+    probes: Iterable[Probe], messages: Sequence[Message], ask: Ask | None = None
+) -> ProbeReport:
+    """Look for each fact in upper or lower case."""
+    lowered: list[Message] = [{"role": "user", "content": text_of(m).lower()} for m in messages]
+    report = ProbeReport(kept=[], lost=[], answered=[])
+    for probe in probes:
+        present = library_verify([Probe(probe.fact.lower())], lowered).kept
+        (report.kept if present else report.lost).append(probe)
+    return report
+
+
 def probe_survives(verify: Function, rng: Random) -> str:
     """A fact survives when it can be found in the compacted context."""
     trial = Trial(
@@ -78,7 +98,15 @@ def probe_survives(verify: Function, rng: Random) -> str:
             Known(
                 _as_written,
                 "white space was compared too: a fact that wraps onto a second line is still there",
-            )
+            ),
+            Known(
+                _pieced_together,
+                "the fact was pieced together from two messages: it must stand in one of them",
+            ),
+            Known(
+                _in_any_letters,
+                "upper and lower case count: in other letters a command is another command",
+            ),
         ],
         view=_facts,
         tell=_tell,
@@ -93,8 +121,9 @@ def probe_survives(verify: Function, rng: Random) -> str:
     kept = trial.on(_call(session.probes, compacted, where)).kept
     for _ in range(5):
         probes = [Probe(fact) for fact in rng.sample(_FACTS, 4)]
-        present = [probe for probe in probes if rng.random() < 0.5]
-        messages = _holding(rng, [probe.fact for probe in present])
+        present = [probe.fact for probe in probes if rng.random() < 0.5]
+        messages = _holding(rng, present)
+        messages += _resembling(rng, [p.fact for p in probes if p.fact not in present])
         trial.on(_call(probes, messages, h.outline(messages, 6)))
     which = "both probes are" if len(kept) == 2 else f"{len(kept)} probes are"
     return (
@@ -121,6 +150,18 @@ def _holding(rng: Random, facts: Sequence[str]) -> list[Message]:
             call["tool_calls"][0]["function"]["arguments"] = f'{{"note": "{fact}"}}'
             messages.append(call)
     rng.shuffle(messages)
+    return messages
+
+
+def _resembling(rng: Random, facts: Sequence[str]) -> list[Message]:
+    """Return messages that hold none of these facts: torn across two, or in other letters."""
+    messages = []
+    for fact in facts:
+        texts = [f"Mind this: {fact.swapcase()}. Thank you."]
+        if " " in fact and rng.random() < 0.5:
+            first, rest = fact.rsplit(" ", 1)
+            texts = [f"Mind this: {first}", f"{rest}. Thank you."]
+        messages += [{"role": "user", "content": text} for text in texts]
     return messages
 
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from compaction import calibration
 from compaction.budget import PATHS, Row, budget_table, should_compact, sizes_by_path
 from compaction.calibration import Fit, Sample, TokenMeter, fit
-from compaction.grouping import Group, group_messages
-from compaction.probes import Probe, ProbeReport, verify
+from compaction.grouping import Group, group_messages, pair_results
+from compaction.messages import text_of
+from compaction.probes import Probe, ProbeReport, fold, verify
 from compaction.summary import Compaction, compact
 from compaction.tokens import DEFAULT, Coefficients, count_chars, estimate
 from grader.checks import CHECKS, CORE, DEFAULT_SEED, plain, run_check, same, seed_in_force
@@ -316,6 +317,27 @@ def all_kept(probes: Any, *_: Any) -> ProbeReport:
     return ProbeReport(list(probes), [], [])
 
 
+def found_anywhere(probes: Any, messages: Any, *_: Any) -> ProbeReport:
+    whole = [{"role": "user", "content": "\n".join(map(text_of, messages))}]
+    return verify(probes, whole)
+
+
+def found_in_any_letters(probes: Any, messages: Any, *_: Any) -> ProbeReport:
+    texts = [fold(text_of(message)).lower() for message in messages]
+    kept = [p for p in probes if any(fold(p.fact).lower() in text for text in texts)]
+    return ProbeReport(kept, [p for p in probes if p not in kept], [])
+
+
+def overlapping_apart(messages: Any, *_: Any) -> list[Group]:
+    owner, _unfinished = pair_results(messages)
+    groups, start = [], 0
+    while start < len(messages):
+        last = max([start, *(result for result, call in owner.items() if call == start)])
+        groups.append(Group(start, last + 1, "recent"))
+        start = last + 1
+    return groups
+
+
 def over_from_the_allowance_on(*args: Any, **kwargs: Any) -> list[Row]:
     rows = budget_table(*args, **kwargs)
     return [dataclasses.replace(row, over=row.tokens >= row.allowance) for row in rows]
@@ -364,6 +386,7 @@ UNKNOWN: list[tuple[str, Function]] = [
     ("budget-table", by_default_prices),
     ("group-atomic", lambda messages, *_: [Group(0, len(messages), "recent")]),
     ("group-atomic", lambda messages, *_: []),
+    ("group-atomic", overlapping_apart),
     ("group-unfinished", everything("recent")),
     ("group-unfinished", everything("compressible")),
     ("group-unfinished", everything("unfinished")),
@@ -408,6 +431,15 @@ def by_place(messages: Any, *_: Any, **__: Any) -> list[Group]:
         else:
             groups.append(Group(position, position + 1, "recent"))
     return groups
+
+
+def newest_messages(messages: Any, keep_recent: int = 3) -> list[Group]:
+    groups = group_messages(messages, keep_recent=0)
+    newest = range(len(messages) - keep_recent, len(messages))
+    return [
+        Group(g.start, g.end, "recent") if g.keep == "compressible" and g.start in newest else g
+        for g in groups
+    ]
 
 
 def pinned_by_text(messages: Any, keep_recent: int = 3) -> list[Group]:
@@ -455,10 +487,13 @@ KNOWN: list[tuple[str, Function, str]] = [
     ("group-atomic", everything("recent"), "one message a group"),
     ("group-atomic", by_place, "by their place"),
     ("group-unfinished", day4.group_messages, "nobody has answered"),
+    ("group-unfinished", newest_messages, "newest messages were counted"),
     ("group-keep", pinned_by_text, "pinned itself by its text"),
     ("group-no-orphans", day4.group_messages, "its result stayed behind"),
     ("compact-abandons", day5.compact, "used as it arrived"),
     ("probe-survives", without_folding, "white space"),
+    ("probe-survives", found_anywhere, "pieced together from two messages"),
+    ("probe-survives", found_in_any_letters, "upper and lower case count"),
     ("probe-control", day6.verify, "answer was believed"),
 ]
 
