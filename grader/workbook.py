@@ -19,7 +19,7 @@ import os
 import symtable
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,14 @@ def read_notebook(path: str | Path) -> LabNotebook:
                 broken.append(f"{raw.name} cannot be read as Python: {_syntax_fault(source)}")
     problems += _copies(raws) + broken + list(_missing(cells, names, stripped))
     return LabNotebook(path, slug, tuple(_only_needed(cells, names)), tuple(problems))
+
+
+def lab_of(path: Path) -> str:
+    """Return which lab a notebook is, whatever its file is called.
+
+    Raises NotebookError for what is no notebook, in an old format, or no lab of this course.
+    """
+    return _recognise(path, _read_cells(path))[0]
 
 
 def _read_cells(path: Path) -> list[_Raw]:
@@ -569,10 +577,10 @@ class Own:
     problems: tuple[str, ...]
 
 
-def functions_of(where: str | Path) -> Own:
+def functions_of(where: str | Path, leave_out: Collection[str] = ()) -> Own:
     """Return the learner's own functions from a notebook or a folder of notebooks.
 
-    Raises BadInput when there is no notebook at all.
+    The labs in ``leave_out`` are not executed. Raises BadInput when there is no notebook at all.
     """
     workbook = read_workbook(where)
     functions: dict[str, Callable[..., Any]] = {}
@@ -582,6 +590,8 @@ def functions_of(where: str | Path) -> Own:
         absent = f"no notebook of {exercise.slug} in {workbook.where}"
         missing[exercise.function] = workbook.faults.get(exercise.slug, absent)
     for slug, notebook in workbook.notebooks.items():
+        if slug in leave_out:
+            continue
         loaded = load_functions(notebook)
         functions |= loaded.functions
         for name in notebook.functions:
