@@ -7,9 +7,12 @@ session together, and turns whatever happens into one line for a person. It prin
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +21,14 @@ from urllib.parse import urlsplit
 
 from compaction.calibration import Sample
 from compaction.checklist import pin_checklist, without_old_checklists
-from compaction.connection import Connection, connect, connect_offline, explain
+from compaction.connection import (
+    MAX_RETRIES,
+    Connection,
+    connect,
+    connect_offline,
+    explain,
+    retry_wait_s,
+)
 from compaction.engine import (
     ContextExceeded,
     Decision,
@@ -58,6 +68,9 @@ THRESHOLD = 0.70
 
 CHUNK_DELAY_S = 0.008
 """Pause between two pieces of a reply of the demonstration, so that it can be read as it comes."""
+
+PATIENCE_S = 10.0
+"""After this time without a word of the reply the person is told that it takes long."""
 
 MAX_REQUESTS = 100
 """Requests in one turn after which it stops: a model that calls tools for ever costs money."""
@@ -312,17 +325,41 @@ class Agent:
         if self._requests > MAX_REQUESTS:
             raise ReplyError(f"the model asked for tools {MAX_REQUESTS} times in one turn")
         estimate = self.parts.counter.count(messages, tools)
-        ask = reply_with(self.connection.client, self.connection.model, on_text=self.listener.text)
-        try:
-            reply = read_reply(ask(messages, tools), fresh_id=f"call_{len(messages)}")
-        finally:
-            self.listener.end_text()
+        reply = self._request(messages, tools)
         tokens = getattr(reply.usage, "prompt_tokens", None)
         if isinstance(tokens, int) and tokens > 0:
             self.usage = Usage(estimate, tokens)
         else:
             self._note_once("the gateway reports no usage; all figures are estimates")
         return replace(reply, message=pin_checklist(reply.message))
+
+    def _request(self, messages: list[Message], tools: Any) -> Reply:
+        """Ask the model, and ask again where a fault may pass and no word has come yet."""
+        heard = False
+
+        def on_text(piece: str) -> None:
+            nonlocal heard
+            heard = True
+            waiting.cancel()
+            self.listener.text(piece)
+
+        for attempt in itertools.count(1):
+            ask = reply_with(self.connection.client, self.connection.model, on_text=on_text)
+            waiting = threading.Timer(PATIENCE_S, self.listener.note, ["the gateway is slow"])
+            waiting.start()
+            try:
+                return read_reply(ask(messages, tools), fresh_id=f"call_{len(messages)}")
+            except Exception as error:
+                wait_s = None if heard else retry_wait_s(error, attempt)
+                if wait_s is None:
+                    raise
+                line = f"{self.reason(error)}; trying again in {wait_s:g} s"
+            finally:
+                waiting.cancel()
+                self.listener.end_text()
+            self.listener.note(line)
+            time.sleep(wait_s)
+        raise AssertionError("the loop ends by returning or raising")
 
     def _call_tool(self, call: Call) -> str:
         self.listener.call(call)
@@ -368,7 +405,8 @@ class Agent:
         )
 
     def _summarize(self, messages: list[Message]) -> str:
-        ask = summarize_with(self.connection.client, self.connection.model)
+        client = self.connection.client.with_options(max_retries=MAX_RETRIES)
+        ask = summarize_with(client, self.connection.model)
         try:
             return ask(messages)
         except SummaryError:
@@ -532,6 +570,10 @@ def run(options: argparse.Namespace) -> int:
 
 def open_agent(options: argparse.Namespace, listener: Listener) -> Agent:
     """Return the session that the options ask for; raises HistoryError for options that clash."""
+    try:
+        prices = Prices(*options.prices) if options.prices else None
+    except ValueError as error:
+        raise HistoryError(f"--prices: {error}") from error
     saved, save_to = _saved_session(options)
     own: dict[str, Callable[..., Any]] = {}
     if options.functions:
@@ -560,7 +602,7 @@ def open_agent(options: argparse.Namespace, listener: Listener) -> Agent:
         parts=parts_of(own),
         save_to=save_to or new_session_file(toolbox.folder),
         demo=is_demo,
-        prices=Prices(*options.prices) if options.prices else None,
+        prices=prices,
     )
 
 

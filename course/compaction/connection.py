@@ -24,7 +24,10 @@ NO_KEY = "unused"
 """What is sent as the key to a gateway that needs none."""
 
 MAX_RETRIES = 2
-"""How often the client itself tries again: after 429 (it waits as told), 5xx and no connection."""
+"""How often a request is tried again that failed for a reason that may pass."""
+
+LONGEST_WAIT_S = 60.0
+"""A gateway that asks for a longer wait is told to the person instead."""
 
 
 class Connection:
@@ -100,7 +103,7 @@ def connect(model: str, base_url: str | None = None, api_key: str | None = None)
         import openai
 
         key = api_key or (NO_KEY if base_url else None)
-        client = openai.OpenAI(base_url=base_url, api_key=key, max_retries=MAX_RETRIES)
+        client = openai.OpenAI(base_url=base_url, api_key=key, max_retries=0)
         _load_first_request(client)
         return client
 
@@ -134,9 +137,10 @@ def connect_to(gateway: Gateway, model: str = OFFLINE_MODEL) -> Connection:
         client = openai.OpenAI(
             base_url=gateway.base_url,
             api_key=NO_KEY,
-            max_retries=MAX_RETRIES,
-            # A proxy that the environment names must not see what stays on this machine.
-            http_client=openai.DefaultHttpxClient(trust_env=False),
+            max_retries=0,
+            # No proxy that the environment names may see what stays on this machine, and plain
+            # HTTP on loopback needs no certificates, which take a moment to load.
+            http_client=openai.DefaultHttpxClient(trust_env=False, verify=False),
         )
         _load_first_request(client)
         return client
@@ -163,6 +167,33 @@ def without_secrets(base_url: str) -> str:
 
 def _password(base_url: str | None) -> str | None:
     return urlsplit(base_url).password if base_url else None
+
+
+# --- trying again ---------------------------------------------------------------------------
+
+
+def retry_wait_s(error: BaseException, attempt: int) -> float | None:
+    """Return how long to wait before a failed request is tried again; None when it is of no use.
+
+    A busy gateway (429) says how long in ``Retry-After``; failures of the gateway (5xx) and of the
+    connection are waited out for half a second, then one. ``attempt`` counts from 1.
+
+    >>> retry_wait_s(ValueError("no number"), 1) is None
+    True
+    """
+    openai: Any = sys.modules.get("openai")
+    if openai is None or attempt > MAX_RETRIES or isinstance(error, openai.APITimeoutError):
+        return None
+    wait_s = 0.5 * 2 ** (attempt - 1)
+    if isinstance(error, openai.APIStatusError):
+        if error.status_code != 429 and error.status_code < 500:
+            return None
+        try:
+            wait_s = float(error.response.headers.get("Retry-After", wait_s))
+        except ValueError:  # a date: some gateways write one
+            return None
+        return wait_s if 0 <= wait_s <= LONGEST_WAIT_S else None
+    return wait_s if isinstance(error, openai.APIConnectionError) else None
 
 
 # --- what went wrong, in one line -----------------------------------------------------------

@@ -148,7 +148,7 @@ class Toolbox:
             return f"[{path} is empty]"
         lines = text.splitlines(keepends=True)
         if start > len(lines):
-            raise ToolError(f"{path} has only {len(lines)} lines")
+            raise ToolError(f"{path} ends at line {len(lines)}")
         sizes = itertools.accumulate(len(line) for line in lines[start - 1 :])
         shown = sum(1 for size in sizes if size <= self.limit)
         if not shown:
@@ -175,7 +175,8 @@ class Toolbox:
                 raise ToolError(f"{path} exists; give the text to replace")
             file.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(file, new)
-            return f"made {path}: {len(new.splitlines())} lines"
+            count = len(new.splitlines())
+            return f"made {path}: {count} line{'s' * (count != 1)}"
         before = _read_text(file, path)
         if "\r\n" in before and "\r" not in old:
             # A model writes plain line breaks; the file keeps its own.
