@@ -682,7 +682,7 @@ def _floods() -> list[Submission]:
             reason="an answer of 30,0",
         ),
         Submission(
-            "thirty thousand groups",
+            "twelve thousand groups",
             4,
             (
                 imports(4),
@@ -691,7 +691,7 @@ def _floods() -> list[Submission]:
                     _code(
                         """
                         def group_messages(messages, keep_recent=3, pinned=None):
-                            return [Group(i, i + 1, "recent") for i in range(30_000)]
+                            return [Group(i, i + 1, "recent") for i in range(12_000)]
                         """
                     ),
                 ),
