@@ -423,7 +423,9 @@ def plot_trace(
 
     ``compacts`` are the positions (from 0) at which the decision is to compact.
     """
-    figure, (axes,) = _figure(8.5, 4.4)
+    from textwrap import fill
+
+    figure, (axes,) = _figure(max(6.4, 0.75 * len(estimates)), 4.4)
     steps = range(len(estimates))
     axes.plot(steps, estimates, "-", color=BLUE, linewidth=1.2)
     going = [i for i in steps if i not in set(compacts)]
@@ -432,25 +434,36 @@ def plot_trace(
         heights = [estimates[i] for i in compacts]
         axes.plot(list(compacts), heights, "X", ms=11, color=VERMILION, label="compact")
     for step, estimate in enumerate(estimates):
-        note = f"{estimate}\n{estimate / window:.1%}"
+        # Below a point that the line comes down to, so that it does not cross the figures.
+        comes_down = step > 0 and estimates[step - 1] > estimate
         axes.annotate(
-            note, (step, estimate), (0, 8), textcoords="offset points", ha="center", fontsize=8
+            f"{estimate:,}\n{estimate / window:.1%}",
+            (step, estimate),
+            (0, -9 if comes_down else 9),
+            textcoords="offset points",
+            ha="center",
+            va="top" if comes_down else "bottom",
+            fontsize=9,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
         )
+    # The lines' names stand at the side where the window is emptier.
+    left = not estimates or estimates[0] <= estimates[-1]
     for share, word in ((threshold, "threshold"), (emergency, "emergency")):
         axes.axhline(share * window, color=GREY, linestyle=(0, (5, 3)), linewidth=1)
         axes.annotate(
-            f"{word} {share:.0%}",
-            (0, share * window),
+            f"{word} {share * window:,.0f} ({share:.0%})",
+            (0 if left else 1, share * window),
             xycoords=("axes fraction", "data"),
-            xytext=(3, 3),
+            xytext=(3 if left else -3, 3),
             textcoords="offset points",
-            fontsize=8,
+            ha="left" if left else "right",
+            fontsize=9,
         )
-    axes.set_xticks(steps, labels, fontsize=8)
+    axes.set_xticks(steps, [fill(label, 9) for label in labels], fontsize=9)
     axes.set_ylim(0, window * 1.08)
     axes.set_xlim(-0.5, len(estimates) - 0.5)
     axes.set(ylabel="tokens", title="The engine's estimate at every growth point")
-    axes.legend(fontsize=8, loc="lower right")
+    figure.legend(fontsize=9, loc="outside lower center", ncols=2)
     return figure
 
 
