@@ -89,16 +89,16 @@ def student_id(name: str) -> str:
     >>> student_id("  José  Núñez ")
     'José Núñez'
     >>> student_id("../../etc/passwd")
-    'etc_passwd-5ed0'
+    'etc_passwd-3754'
     """
     text = " ".join(unicodedata.normalize("NFC", name).split())
     clean = "".join("_" if c in '/\\:*?"<>|[]{}' or not c.isprintable() else c for c in text)
     clean = clean.strip("._ -~")
-    clean = clean[:80].encode()[:160].decode(errors="ignore").strip()
-    if clean == text and clean != "":
+    if clean and clean == text and len(clean) <= 80 and len(clean.encode()) <= 160:
         return clean
+    clean = clean[:75].encode(errors="replace")[:155].decode(errors="ignore").strip("._ -~")
     mark = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:4]
-    return f"{clean.encode(errors='replace').decode() or 'student'}-{mark}"
+    return f"{clean or 'student'}-{mark}"
 
 
 @dataclass(frozen=True)
@@ -426,11 +426,12 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     """Read a member up to the limit, whatever size the archive says it has."""
     try:
         with archive.open(member) as stream:
-            return _within(stream.read(MAX_BYTES + 1))
+            data = stream.read(MAX_BYTES + 1)
     except (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError) as error:
         raise _Refusal(f"damaged in the archive: {error}") from None
     except Exception as error:  # zlib's and lzma's own errors
         raise _Refusal(f"damaged in the archive: {type(error).__name__}") from None
+    return _within(data)
 
 
 # --- taking in ---------------------------------------------------------------------------

@@ -270,8 +270,9 @@ class _Composer:
         if source.is_graded and source.is_solution:
             pictures = json.dumps(cell.get("attachments", {}), sort_keys=True)
             self.answers[source.grade_id] = digest_of(f"{text}\n{pictures}".encode())
-        cell["outputs"] = self._outputs(source) if source.cell_type == "code" else None
-        return {key: value for key, value in cell.items() if value is not None}
+        if source.cell_type == "code":
+            cell["outputs"] = self._outputs(source)
+        return cell
 
     def _restored(self, source: SourceCell) -> dict[str, Any]:
         """Return a graded cell that was missing."""
