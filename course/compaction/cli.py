@@ -531,7 +531,7 @@ def compact(options: argparse.Namespace) -> int:
     if options.out and abandoned < len(results):
         text = render_histories(source, results)
         if options.out == "-":
-            print(text, end="")
+            _print_history(text)
         else:
             write_atomically(options.out, text)
             if not options.json:
@@ -539,6 +539,13 @@ def compact(options: argparse.Namespace) -> int:
                 count = f"{len(results)} conversations{left} " if len(results) > 1 else ""
                 print(f"wrote {count}to {options.out}" if count else f"wrote {options.out}")
     return FAILED if abandoned else OK
+
+
+def _print_history(text: str) -> None:
+    """Write a history to standard output as UTF-8, whatever the terminal's encoding is."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()
 
 
 def _summarizer(options: argparse.Namespace) -> Callable[[list[Message]], str]:

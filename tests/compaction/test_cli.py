@@ -462,6 +462,18 @@ def test_standard_input_and_output(long):
     assert json.loads(again.stdout)["tokens"] == TokenMeter().count(shorter)
 
 
+def test_a_history_on_standard_output_is_utf8_whatever_the_terminal_is(tmp_path):
+    history = load("long").messages
+    history[-1] = {**history[-1], "content": "完成 é 🙂"}
+    (tmp_path / "h.json").write_text(json.dumps(history))
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"}
+    done = module("compact", "h.json", "--out", "-", cwd=tmp_path, env=environment)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)[-1] == history[-1]
+    report = module("compact", "h.json", "--json", cwd=tmp_path, env=environment)
+    assert json.loads(report.stdout)["messages"][-1] == history[-1]
+
+
 def test_an_output_that_cannot_be_written(run, tmp_path, long):
     code, _, err = run("compact", long, "--out", tmp_path / "missing" / "out.json")
     assert code == 2
