@@ -13,7 +13,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from grader.checks import CHECKS, Check, Result
 from grader.feedback import PASSED, printable
 from grader.intake import filling_fault
 from grader.labs import render
-from grader.workbook import LabNotebook, NotebookError, read_notebook
+from grader.workbook import Cell, LabNotebook, NotebookError, read_notebook
 
 if TYPE_CHECKING:
     from grader.sandbox import Limits, Sandbox
@@ -123,7 +123,7 @@ def mark(job: Job, sandbox: Sandbox) -> Marked:
         return without_mark(f"this is the lab {lab.slug}, handed in as {job.slug}")
     known = {cell.grade_id for cell in job.cells if cell.is_graded and not cell.is_solution}
     checks = [check for check in CHECKS.values() if check.day == lab.day and check.id in known]
-    marks = tuple(map(_mark_of, _run(lab, checks, job, sandbox)))
+    marks = tuple(map(_mark_of, _run(_with_own_imports(lab, job), checks, job, sandbox)))
     composed = _Composer(job, lab, cells, {mark.id: mark for mark in marks})
     notebook = composed.notebook()
     attention = [*composed.attention]
@@ -169,6 +169,22 @@ def source_of(cell: dict[str, Any]) -> str:
     """Return a cell's source, whichever way the file has it."""
     source = cell["source"]
     return source if isinstance(source, str) else "".join(source)
+
+
+def _with_own_imports(lab: LabNotebook, job: Job) -> LabNotebook:
+    """Return the notebook with the lab's import cell as it was handed out, as nbgrader does.
+
+    It is locked; and where it was deleted by accident, it costs nobody a point.
+    """
+    imports = [c for c in job.cells if c.locked and c.grade_id == "imports"]
+    if not imports:
+        return lab
+    cell = Cell("the imports", "setup", "imports", imports[0].source)
+    there = [c for c in lab.cells if c.kind == "setup"]
+    if not there:
+        return replace(lab, cells=(cell, *lab.cells))
+    restored = (replace(c, source=cell.source) if c in there else c for c in lab.cells)
+    return replace(lab, cells=tuple(restored))
 
 
 def _run(lab: LabNotebook, checks: Sequence[Check], job: Job, sandbox: Sandbox) -> list[Result]:
