@@ -253,7 +253,9 @@ class _Inmate:
                 self._peer.serve(message)
                 continue
             answer = getattr(self, f"do_{message['do']}")(message)
-            answer["reached"] = sys.modules["compaction._withheld"].reached[:20]
+            reached = sys.modules["compaction._withheld"].reached
+            answer["reached"] = reached[:20]
+            reached.clear()
             answer["printed"] = self._printed.take()
             self._pipe.send({"answer": message["id"], **answer})
 
