@@ -328,7 +328,7 @@ def _label(message: Message) -> str:
 def plot_probes(reports: Mapping[str, ProbeReport], tokens: Mapping[str, int]) -> Figure:
     """Draw a table of probes against methods: "kept" or "lost" in words, with the tokens."""
     probes = list(dict.fromkeys(p for r in reports.values() for p in (*r.kept, *r.lost)))
-    figure, (axes,) = _figure(1.7 * len(reports) + 3.2, 0.55 * len(probes) + 1.5)
+    figure, (axes,) = _figure(1.3 * len(reports) + 2.1, 0.55 * len(probes) + 1.3)
     for column, report in enumerate(reports.values()):
         for row, probe in enumerate(probes):
             kept = probe in report.kept
@@ -350,17 +350,17 @@ def plot_probes(reports: Mapping[str, ProbeReport], tokens: Mapping[str, int]) -
 
 def plot_methods(tokens: Mapping[str, int], kept: Mapping[str, tuple[int, int]]) -> Figure:
     """Draw the tokens that each method leaves, and how many facts of how many it keeps."""
-    figure, (axes,) = _figure(8, 0.55 * len(tokens) + 1.2)
+    figure, (axes,) = _figure(6, 0.55 * len(tokens) + 1.2)
     patterns = ("", "//", "..", "\\\\", "xx")
     for row, (name, count) in enumerate(tokens.items()):
         colour, hatch = SERIES[row % len(SERIES)][0], patterns[row % len(patterns)]
         axes.barh(row, count, 0.62, color=colour, hatch=hatch, edgecolor="white")
         found, of = kept[name]
-        note = f"{count} tokens, {found} of {of} facts kept"
+        note = f"{count} tokens,\n{found} of {of} facts kept"
         axes.annotate(note, (count, row), (6, 0), textcoords="offset points", va="center")
     axes.set_yticks(range(len(tokens)), list(tokens))
     axes.invert_yaxis()
-    axes.set_xlim(0, max(tokens.values()) * 1.45)
+    axes.set_xlim(0, max(tokens.values()) * 1.5)
     axes.set(xlabel="tokens", title="What each method leaves on the desk")
     return figure
 
