@@ -15,6 +15,7 @@ from compaction.history import HistoryError
 from compaction.messages import Message, is_summary, problems, text_of
 from compaction.probes import Probe, verify
 from compaction.tokens import DEFAULT, Coefficients
+from compaction.tools import plain_text
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ def budget(agent: Agent, argument: str = "") -> str:
     drawn = _Drawn()
     with contextlib.redirect_stdout(drawn):
         draw_budget(rows, total, agent.window)
-    return f"{drawn.getvalue().rstrip()}\n{_used(agent, total)}; {_lines_of(agent)}"
+    # In a notebook's kernel the environment forces colours on whatever is drawn.
+    table = plain_text(drawn.getvalue()).rstrip()
+    return f"{table}\n{_used(agent, total)}; {_lines_of(agent)}"
 
 
 class _Drawn(io.StringIO):

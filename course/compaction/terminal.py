@@ -424,7 +424,7 @@ def _prompt_session(agent: Agent) -> PromptSession[str]:
 
 def _toolbar(agent: Agent) -> str:
     used = agent.engine.estimate()
-    model = "offline demonstration" if agent.demo else agent.connection.model
+    model = "offline" if agent.demo else agent.connection.model
     return (
         f" {model} | {used:,} of {agent.window:,} tokens ({100 * used / agent.window:.0f} %), "
         f"compacts above {100 * agent.threshold:.0f} % | /help"
