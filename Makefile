@@ -18,8 +18,10 @@ space := $(empty) $(empty)
 ready = $(VENV)/.ready$(addprefix -,$(subst $(space),+,$(call choose,$(sort $(subst $(comma), ,$1)))))
 choose = $(if $(filter all,$1),all,$(strip $1))
 
-# What a learner has no use for: nbgrader's toolbar for making assignments, its list of courses.
-instructor_tools := $(addprefix @jupyter/nbgrader:,create-assignment formgrader course-list assignment-list)
+# What a learner has no use for: nbgrader's toolbar for making assignments, its lists of courses
+# and assignments, and the menu that would open them. The button Validate stays.
+instructor_tools := $(addprefix @jupyter/nbgrader:,\
+  create-assignment formgrader course-list assignment-list menu)
 # JupyterLab's question about news covers a corner of the page.
 noise := @jupyterlab/apputils-extension:announcements
 
