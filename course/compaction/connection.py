@@ -26,6 +26,8 @@ NO_KEY = "unused"
 MAX_RETRIES = 2
 """How often a request is tried again that failed for a reason that may pass."""
 
+_SHORTEST_KEY = 8
+
 LONGEST_WAIT_S = 60.0
 """A gateway that asks for a longer wait is told to the person instead."""
 
@@ -107,7 +109,9 @@ def connect(model: str, base_url: str | None = None, api_key: str | None = None)
         _load_first_request(client)
         return client
 
-    secrets = tuple(secret for secret in (api_key, _password(base_url)) if secret)
+    # A short word such as "none" is no key, and must not be struck out of every text.
+    given = (api_key, _password(base_url))
+    secrets = tuple(secret for secret in given if secret and len(secret) >= _SHORTEST_KEY)
     shown = without_secrets(base_url) if base_url else None
     return Connection(model, open_client, base_url=shown, secrets=secrets)
 

@@ -680,6 +680,29 @@ def test_kill_in_mid_reply_keeps_the_persons_words(folder: Path, tmp_path: Path)
         assert messages_in(file)[1:] == [{"role": "user", "content": "Speak."}]
 
 
+def test_a_real_ctrl_c_ends_the_command_and_keeps_the_session(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "kept.json"
+    slow = calls(("run_command", {"command": "echo $$ > pid; sleep 60"}))
+    with Gateway(script=[slow, "I see."]) as gateway:
+        process = start_process(gateway, folder, file)
+        process.stdin.write("Run it.\n")
+        process.stdin.flush()
+        wait_for(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip())
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate("Never mind.\n", timeout=60)
+        assert process.returncode == 0
+        assert "* stopped, 1 tool call without a result; the session is whole" in out
+        assert out.rstrip().splitlines()[-2].startswith("--resume goes on") and "I see." in out
+    # Nothing of the group is alive; a dead process may wait for its parent to take note.
+    group = (folder / "pid").read_text().strip()
+    listed = subprocess.run(
+        ["ps", "-eo", "pgid=,stat="], capture_output=True, text=True, check=True
+    )
+    states = [line.split()[1] for line in listed.stdout.splitlines() if line.split()[0] == group]
+    assert all(state.startswith("Z") for state in states)
+    assert [m["role"] for m in messages_in(file)[-3:]] == ["assistant", "user", "assistant"]
+
+
 # --- options and keys -----------------------------------------------------------------------
 
 

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
 import openai
 import pytest
 
+from compaction.agent import Agent, Listener
 from compaction.calibration import TokenMeter
+from compaction.connection import connect
 from compaction.gateway import Gateway, summarize_with
-from compaction.messages import calls_of, problems
+from compaction.messages import calls_of, is_summary, problems
+from compaction.parts import Parts
+from compaction.saving import read_session
 from compaction.summary import SummaryError, compact, parse_summary
+from compaction.tools import SCHEMAS, Toolbox
 
 TOOLS: list[Any] = [
     {
@@ -55,6 +61,7 @@ class Server(Protocol):
     base_url: str
 
     def say(self, text: str) -> None: ...
+    def summarize(self, text: str) -> None: ...
     def call(self, *calls: dict[str, Any], text: str | None = None) -> None: ...
     def limit_rate(self, retry_after_s: float) -> None: ...
     def cut_stream(self) -> None: ...
@@ -70,6 +77,9 @@ class Ours:
 
     def say(self, text: str) -> None:
         self._gateway.add_replies(text)
+
+    def summarize(self, text: str) -> None:
+        self._gateway._summaries.add(text)
 
     def call(self, *calls: dict[str, Any], text: str | None = None) -> None:
         self._gateway.add_replies({"content": text, "tool_calls": calls})
@@ -95,6 +105,9 @@ class Theirs:
         from llmock.scenarios import Reply
 
         self._server.state.scenarios.add(Reply(text=text))
+
+    def summarize(self, text: str) -> None:
+        self.say(text)  # it has one script for every request, in order
 
     def call(self, *calls: dict[str, Any], text: str | None = None) -> None:
         from llmock.scenarios import Reply, ToolCall
@@ -269,6 +282,79 @@ def test_a_malformed_request_is_the_callers_fault(server: Server, client: openai
     with pytest.raises(openai.APIStatusError) as error:
         client.chat.completions.create(model="gpt-4o", messages="hello")  # type: ignore[arg-type]
     assert 400 <= error.value.status_code < 500
+
+
+class Notes(Listener):
+    """Writes down what a session tells, and lets every command run."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.said = ""
+
+    def text(self, piece: str) -> None:
+        self.said += piece
+
+    def note(self, line: str) -> None:
+        self.lines.append(line)
+
+    def allow(self, command: str) -> bool:
+        return True
+
+
+def test_a_whole_session_of_the_agent(server: Server, tmp_path: Path) -> None:
+    """Real tools, two turns, a fault, and a compaction whose summary comes over HTTP."""
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    (project / "src" / "calc.py").write_text(
+        "# Amounts are whole cents.\n" * 150 + "def divide(a, b):\n    return a / b\n"
+    )
+    notes = Notes()
+    agent = Agent(
+        connect("gpt-4o", server.base_url, "unused"),
+        Toolbox(project, allow=notes.allow),
+        notes,
+        window=5000,
+        parts=Parts(counter=TokenMeter()),
+        save_to=tmp_path / "session.json",
+    )
+    read = {"name": "read_file", "arguments": {"path": "src/calc.py"}}
+    run = {"name": "run_command", "arguments": {"command": "grep -c cents src/calc.py"}}
+    guard = {"path": "src/calc.py", "old": "    return a / b", "new": "    return a / b  # guarded"}
+    server.call(read, run, text="Both at once.")
+    server.call({"name": "edit_file", "arguments": guard})
+    server.call({"name": "read_file", "arguments": {"path": "src/calc.py", "start": 140}})
+    server.say(ANSWER)
+    try:
+        assert agent.say("Guard divide. Remember: build with `make all`.")
+        assert "# guarded" in (project / "src" / "calc.py").read_text()
+        results = [str(m["content"]) for m in agent.history if m["role"] == "tool"]
+        assert results[1].startswith("150\n[exit code 0")
+        assert notes.said == "Both at once." + ANSWER
+        # What this server reports as usage is taken as the truth, whatever rule it follows.
+        assert agent.usage is not None and agent.usage.tokens > 0
+        server.limit_rate(0.05)
+        server.say("It is guarded.")
+        assert agent.say("And now?")
+        [line] = [line for line in notes.lines if "status 429" in line]
+        assert "trying again in" in line
+        for text in ("Fine.", "Good."):
+            server.say(text)
+            assert agent.say("So?")
+        server.summarize(SUMMARY)
+        passed = agent.compact()
+        assert passed is not None and passed.abandoned is None, notes.lines
+        assert passed.after < passed.before and not passed.lost
+        assert passed.line == notes.lines[-1] and passed.line.endswith("1 probe kept")
+        [summary] = [message for message in agent.history if is_summary(message)]
+        assert "guard divide" in summary["content"]
+        server.say("The session goes on.")
+        assert agent.say("Still there?")
+        assert problems(agent.history) == []
+        assert read_session(tmp_path / "session.json").messages == agent.history
+        sent = server.seen()[-1]
+        assert sent["messages"] == agent.history[:-1] and sent["tools"] == SCHEMAS
+    finally:
+        agent.close()
 
 
 @pytest.mark.gateways
