@@ -194,6 +194,7 @@ def test_only_a_user_message_is_a_summary():
         ([None], ["a message is null, not an object"]),
         ([{"role": "bot", "content": "x"}], ["a message has the unknown role 'bot'"]),
         ([{"content": "x"}], ["a message has the unknown role None"]),
+        ([{"role": "bot", "tool_calls": []}], ["a message has the unknown role 'bot'"]),
         ([{"role": "user"}], ["a user message has no content"]),
         ([{"role": "user", "content": None}], ["a user message has no content"]),
         ([{"role": "assistant", "content": None}], ["an assistant message has no content"]),
