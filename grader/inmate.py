@@ -45,8 +45,8 @@ _FLOOD = 50  # times as much as is kept
 
 
 def main() -> None:
-    """Serve as warden where processes can be forked, else as one learner's process."""
-    if not hasattr(os, "fork"):
+    """Serve as warden or, when told to be alone, as one learner's process."""
+    if "--alone" in sys.argv:
         _live(_take_pipe(0, 1))
         return
     import socket
@@ -213,16 +213,23 @@ def _live(pipe: _Pipe, fence_in: Callable[[dict[str, int]], None] | None = None)
     """Answer requests until the pipe ends. Never returns: nothing of the learner's runs at exit."""
     try:
         first = pipe.receive()
-        if fence_in is not None:
-            fence_in(first["limits"])
-        else:
+        if fence_in is None:
             _preload(first)
+            fence_in = _fence_alone
+        fence_in(first["limits"])
         os.chdir(first["scratch"])
+        system = os.environ.get("SYSTEMROOT")  # Windows cannot do without
         os.environ.clear()
-        os.environ.update(first["environment"])
+        os.environ.update(first["environment"], **({"SYSTEMROOT": system} if system else {}))
         _Inmate(pipe, first).serve()
     finally:
         os._exit(3)
+
+
+def _fence_alone(limits: dict[str, int]) -> None:
+    with contextlib.suppress(ImportError):  # Windows has no such limits
+        fence.limit_resources(limits, fence.tasks_of_user())
+    fence.renounce()
 
 
 class _Inmate:
@@ -241,6 +248,7 @@ class _Inmate:
         sys.stdout = sys.stderr = io.TextIOWrapper(
             io.BufferedWriter(self._printed, 1024), "utf-8", "backslashreplace", write_through=True
         )
+        del sys.argv[1:]
         self._cells: list[slices.Source] = []
         self._plan: slices.Plan | None = None
         self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT

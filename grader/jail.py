@@ -275,7 +275,7 @@ def _ways(level: str, folder: Path, library: Path, scratch_bytes: int) -> Iterat
         "tasks_around": None if level == "process" else 2,
         "jail": None,
     }
-    run = [python(), "-I", "-S", "-B", "-X", "utf8", str(folder / INMATE)]
+    run = run_program(folder)
     if level == "process":
         if os.geteuid() == 0:
             yield _Way(run, settings, NOBODY)
@@ -373,6 +373,11 @@ def _bwrap(
 def _bwrap_can_size(bwrap: str) -> bool:
     told = subprocess.run([bwrap, "--help"], capture_output=True, check=False)
     return b"--size" in told.stdout + told.stderr
+
+
+def run_program(folder: Path) -> list[str]:
+    """Return the command that runs the program: no packages, no user's files, no environment."""
+    return [python(), "-I", "-S", "-B", "-X", "utf8", str(folder / INMATE)]
 
 
 # --- what of the system is needed -------------------------------------------------------

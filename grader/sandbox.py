@@ -357,7 +357,7 @@ class _DirectProcess(_Process):
             "packages": jail.package_folders(),
             "preload": [],
         }
-        program = [jail.python(), "-I", "-S", "-B", "-X", "utf8", str(folder / jail.INMATE)]
+        program = [*jail.run_program(folder), "--alone"]
         environment = {k: v for k, v in os.environ.items() if k.upper() in ("SYSTEMROOT", "PATH")}
         self._process = subprocess.Popen(
             program,
@@ -659,7 +659,8 @@ class Child:
         ending = process.end(is_ending=True) if process is not None else None
         if ending is None or ending.code == 0:
             return Died("ended its process instead of answering")
-        if ending.code == -9 and ending.cpu_s >= self._limits.cpu_s - 1:
+        # Out of processor time: a signal of its own, or SIGKILL where that cannot be delivered.
+        if ending.code == -24 or (ending.code == -9 and ending.cpu_s >= self._limits.cpu_s - 0.5):
             return TimedOut(f"used more than {self._limits.cpu_s} s of CPU time")
         if ending.code == -9:
             return Died("was killed by the system, most likely for want of memory")

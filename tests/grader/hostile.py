@@ -697,7 +697,7 @@ def _floods() -> list[Submission]:
                 ),
             ),
             NONE,
-            "a group from message",
+            "end at message 12000",
         ),
         Submission(
             "a compaction of nearly a megabyte",

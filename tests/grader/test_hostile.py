@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import sys
 import time
@@ -17,6 +16,8 @@ from grader.checks import CHECKS, Result
 from grader.exercises import exercises_of
 from grader.sandbox import Limits, Sandbox, SandboxMissing, grade
 from tests.grader.hostile import CHECKS_OF, Submission, submissions
+
+resource = pytest.importorskip("resource", reason="limits of resources are no part of Windows")
 
 pytestmark = [
     pytest.mark.sandbox,
