@@ -53,8 +53,8 @@ Summarizer = Callable[[list[Message]], str]
 class SummaryError(ValueError):
     """A reply that is not a summary; ``missing`` names the headings it lacks (keys)."""
 
-    def __init__(self, reason: str, missing: Sequence[str] = ()) -> None:
-        super().__init__(reason)
+    def __init__(self, reason: str = "", missing: Sequence[str] = ()) -> None:
+        super().__init__(reason or f"the summary lacks the heading: {', '.join(missing)}")
         self.missing = tuple(missing)
 
 
@@ -163,7 +163,7 @@ def parse_summary(text: str) -> dict[str, str]:
         raise SummaryError(f"the summary repeats the heading: {', '.join(repeated)}")
     missing = [key for key in KEYS if key not in names]
     if missing:
-        raise SummaryError(f"the summary lacks the heading: {', '.join(missing)}", missing)
+        raise SummaryError(missing=missing)
     empty = [key for key, body in sections if not re.search(r"\w", body)]
     if empty:
         raise SummaryError(f"the summary has nothing under the heading: {', '.join(empty)}", empty)
