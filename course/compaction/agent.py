@@ -8,6 +8,7 @@ session together, and turns whatever happens into one line for a person. It prin
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import sys
 import tempfile
@@ -207,7 +208,7 @@ class Agent:
 
     def say(self, text: str) -> bool:
         """Run a turn on the person's text; return whether it came to its end."""
-        return self._turn(text)
+        return self._turn(encodable(text))
 
     def go_on(self) -> bool:
         """Go on with a turn that was stopped; return whether it came to its end."""
@@ -331,7 +332,7 @@ class Agent:
             self.usage = Usage(estimate, tokens)
         else:
             self._note_once("the gateway reports no usage; all figures are estimates")
-        return replace(reply, message=pin_checklist(reply.message))
+        return replace(reply, message=pin_checklist(_encodable_message(reply.message)))
 
     def _request(self, messages: list[Message], tools: Any) -> Reply:
         """Ask the model, and ask again where a fault may pass and no word has come yet."""
@@ -477,6 +478,23 @@ class Agent:
             probes=self.engine.probes,
             samples=list(samples),
         )
+
+
+def encodable(text: str) -> str:
+    """Return text that a request can carry: halves of a character joined, or marked as broken.
+
+    Some servers cut a stream between the two halves of an emoji, and a terminal may hand on bytes
+    that are no text.
+
+    >>> encodable("\\ud83d\\ude00 \\ud83d") == "\\U0001f600 \\ufffd"
+    True
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _encodable_message(message: Message) -> Message:
+    whole = encodable(json.dumps(message, ensure_ascii=False))
+    return dict(json.loads(whole))
 
 
 # --- from the command line ------------------------------------------------------------------

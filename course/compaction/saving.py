@@ -126,6 +126,7 @@ def new_session_file(folder: Path) -> Path:
     """Return a fresh name for the session of a project folder, in the default place."""
     words = "".join(c if c.isalnum() else "-" for c in folder.name).strip("-") or "session"
     stamp = time.strftime("%Y-%m-%d-%H%M%S")
+    make_private(home())
     return make_private(home() / "sessions") / f"{stamp}-{words}-{os.getpid()}.json"
 
 

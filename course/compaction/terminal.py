@@ -172,9 +172,12 @@ def _echo(is_on: bool) -> Iterator[None]:
     """Let the terminal show what is typed, or not: keys must not mix with a reply."""
     try:
         import termios
-
+    except ImportError:  # Windows
+        yield
+        return
+    try:
         before = termios.tcgetattr(sys.stdin)
-    except (ImportError, OSError, ValueError, termios.error):  # Windows, or no terminal
+    except (OSError, ValueError, TypeError, termios.error):  # no terminal
         yield
         return
     changed = list(before)

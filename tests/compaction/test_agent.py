@@ -423,6 +423,16 @@ def test_waiting_is_for_what_may_pass() -> None:
     assert explain(status(401)).startswith("the gateway does not accept the key (status 401")
 
 
+def test_broken_characters_do_not_stop_the_session(start: Start) -> None:
+    half = {"content": "a half: \ud83d", "tool_calls": READ["tool_calls"]}
+    with Gateway(script=[half, "Read.", "Fine."]) as gateway:
+        agent = start(gateway)
+        assert agent.say("Bytes that are no text: \udcff.")
+        assert content_of(agent.history[2]) == "a half: \ufffd"
+        assert agent.say("Still there?")
+        assert_valid(agent)
+
+
 # --- stopping -------------------------------------------------------------------------------
 
 
