@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import sys
+import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
@@ -244,6 +245,9 @@ def print_score() -> None:
     print("\n".join(score_lines(_results)))
 
 
+_SCORE_WIDTH = 58  # characters: what a window of 900 pixels shows beside the list of files
+
+
 def score_lines(results: dict[str, Result]) -> list[str]:
     """Return the score as lines, words first; the last ones are the checks not run.
 
@@ -258,14 +262,27 @@ def score_lines(results: dict[str, Result]) -> list[str]:
     asked = [chosen for chosen in CHECKS.values() if chosen.day in days]
     passed = [chosen for chosen in asked if chosen.id in results and results[chosen.id].passed]
     lines = [f"{len(passed)} of {_count(asked, 'check')} passed"]
-    width = max(len(chosen.id) for chosen in asked)
     for word in (PASSED, NOT_YET, NOT_RUN):
-        lines += [
-            f"{word + ':':9}{chosen.id:{width}}  {chosen.sentence}"
-            for chosen in asked
-            if _word(results.get(chosen.id)) == word
-        ]
+        for chosen in asked:
+            if _word(results.get(chosen.id)) == word:
+                lines += score_entry(word, chosen)
     return lines
+
+
+def score_entry(word: str, chosen: Check) -> list[str]:
+    """Return a check's lines in the score; they are short, because Jupyter breaks words.
+
+    >>> from grader.checks import CHECKS
+    >>> print("\\n".join(score_entry("Passed", CHECKS["estimate-latin"])))
+    Passed:  estimate-latin
+             Latin text costs about one token per four
+             characters, rounded up.
+    """
+    indent = " " * 9
+    sentence = textwrap.wrap(
+        chosen.sentence, _SCORE_WIDTH, initial_indent=indent, subsequent_indent=indent
+    )
+    return [f"{word + ':':9}{chosen.id}", *sentence]
 
 
 def _word(result: Result | None) -> str:
@@ -298,10 +315,11 @@ def card_html(word: str, name: str, sentences: Iterable[str]) -> str:
     >>> "<strong>Passed</strong>" in card_html("Passed", "estimate-latin", ["Latin text."])
     True
     """
-    colour, form = ("#2e8b57", "solid") if word == PASSED else ("#b8700a", "dashed")
+    passed, not_yet = ("#2e8b57", "solid", "solid"), ("#b8700a", "dashed", "double")
+    colour, form, edge = passed if word == PASSED else not_yet
     body = "".join(f"<div>{html.escape(sentence)}</div>" for sentence in sentences)
     return (
-        f'<div style="border: 1px {form} {colour}; border-left: 6px {form} {colour}; '
+        f'<div style="border: 1px {form} {colour}; border-left: 6px {edge} {colour}; '
         "border-radius: 3px; padding: 0.4em 0.8em; margin: 0.2em 0; max-width: 60em; "
         'color: inherit; background: none; line-height: 1.5">'
         f"<strong>{html.escape(word)}</strong> &middot; <code>{html.escape(name)}</code>"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grader.checks import CHECKS, Check, Result
-from grader.feedback import PASSED, printable
+from grader.feedback import NOT_YET, PASSED, printable, score_entry
 from grader.intake import filling_fault
 from grader.labs import render
 from grader.workbook import Cell, LabNotebook, NotebookError, read_notebook
@@ -325,10 +325,8 @@ class _Composer:
     def _score_lines(self) -> Iterator[str]:
         passed = [mark for mark in self._marks.values() if mark.passed]
         yield f"{len(passed)} of {len(self._marks)} checks passed"
-        width = max(map(len, self._marks))
         for mark in self._marks.values():
-            word = PASSED if mark.passed else "Not yet"
-            yield f"{word + ':':9}{mark.id:{width}}  {CHECKS[mark.id].sentence}"
+            yield from score_entry(PASSED if mark.passed else NOT_YET, CHECKS[mark.id])
 
 
 def _cell(kind: str, source: str, cell_id: Any, metadata: dict[str, Any]) -> dict[str, Any]:

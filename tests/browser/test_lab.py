@@ -246,9 +246,9 @@ def test_a_learner_mends_a_function_and_sees_it_pass(
         assert border(reader.card("estimate-cjk")) != border(reader.card("estimate-latin"))
         score = reader.output("score").splitlines()
         assert score[0] == "1 of 2 checks passed"
-        assert [line.split()[:3] for line in score[1:]] == [
-            ["Passed:", "estimate-latin", "Latin"],
-            ["Not", "yet:", "estimate-cjk"],
+        assert [line for line in score[1:] if not line.startswith(" ")] == [
+            "Passed:  estimate-latin",
+            "Not yet: estimate-cjk",
         ]
 
         answer = reader.validate()

@@ -136,15 +136,16 @@ def test_score_names_passed_failed_and_not_run() -> None:
     }
     lines = score_lines(results)
     assert lines[0] == "2 of 5 checks passed"
-    assert [line.split()[:-1][0] for line in lines[1:]] == ["Passed:", "Passed:"] + ["Not"] * 3
-    assert [line[9:].split()[0] for line in lines[1:]] == [
-        "estimate-latin",
-        "calibrate-fit",
-        "estimate-cjk",
-        "calibrate-singular",
-        "calibrate-few",
+    assert [line for line in lines[1:] if not line.startswith(" ")] == [
+        "Passed:  estimate-latin",
+        "Passed:  calibrate-fit",
+        "Not yet: estimate-cjk",
+        "Not run: calibrate-singular",
+        "Not run: calibrate-few",
     ]
-    assert lines[3].startswith("Not yet: ") and lines[4].startswith("Not run: ")
+    told = " ".join(" ".join(lines).split())
+    assert all(chosen.sentence in told for chosen in CHECKS.values() if chosen.day in (1, 2))
+    assert max(map(len, lines)) < 60  # a narrow window does not break them
 
 
 def test_outside_of_jupyter_there_is_a_line_and_no_card(
@@ -161,7 +162,7 @@ def test_outside_of_jupyter_there_is_a_line_and_no_card(
     capsys.readouterr()
     assert grader.score() is None
     out = capsys.readouterr().out
-    assert out.startswith("1 of 5 checks passed\nPassed:  estimate-latin ")
+    assert out.startswith("1 of 5 checks passed\nPassed:  estimate-latin\n ")
     assert "Not yet: calibrate-few" in out and "Not run: calibrate-fit" in out
 
 
