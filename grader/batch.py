@@ -22,16 +22,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from grader.build import ROOT
 from grader.exercises import SLUGS
 from grader.feedback import BadInput, printable
+from grader.gradebook import ROOT, Course, Record, Writer, read_record, record_path
 from grader.intake import HandedIn, Intake, Refused, read_roster, survey, take_in
-from grader.labs import write_whole
 from grader.marking import Job, Marked, SourceCell
 from grader.pool import Pool, Setting, cores, unmarked
+from grader.writing import write_whole
 
 if TYPE_CHECKING:
-    from grader.gradebook import Course, Record, Writer
     from grader.sandbox import Limits
 
 BATCH_SIZE = 24
@@ -139,8 +138,6 @@ def _changed(
     course: Course, writer: Writer, intake: Intake, version: str, outcome: Outcome, force: bool
 ) -> list[HandedIn]:
     """Return what has to be marked; count what has not."""
-    from grader.gradebook import read_record, record_path
-
     in_gradebook = writer.graded()
     changed = []
     for one in intake.counting:
@@ -187,8 +184,6 @@ def _jobs(
 
 def _gather(course: Course, outcome: Outcome, counting: dict[tuple[str, str], HandedIn]) -> None:
     """Collect the records of what was handed in, and who needs a person."""
-    from grader.gradebook import read_record, record_path
-
     for student, slug in sorted(counting):
         record = read_record(record_path(course, student, slug))
         if record is None:
@@ -280,8 +275,6 @@ def run(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         # The processes start while this one still loads nbgrader.
         markers = stack.enter_context(_markers(options))
-        from grader.gradebook import Course, Writer
-
         course = Course(Path(options.course) if options.course else _course_folder())
         stack.enter_context(course.locked())
         if folder is None or _same(folder, course.submitted_folder):

@@ -19,11 +19,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
-from grader.build import ROOT, own_commands_first
 from grader.feedback import BadInput
 from grader.intake import Places, Roster
-from grader.labs import write_whole
 from grader.marking import Mark, Marked, SourceCell
+from grader.writing import write_whole
+
+ROOT = Path(__file__).resolve().parents[1]
 
 WRITE_ATTEMPTS = 8
 """Somebody else may hold the gradebook for a moment: formgrader, an export."""
@@ -209,6 +210,8 @@ class Writer:
 
     def __init__(self, course: Course) -> None:
         from nbgrader.api import Gradebook
+
+        from grader.build import own_commands_first
 
         self.course = course
         if course.db_url.startswith("sqlite:///"):

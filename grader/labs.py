@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import builtins
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,19 +20,12 @@ from grader.checks import CHECKS
 from grader.exercises import IMPORTS, SLUGS
 from grader.feedback import BadInput
 from grader.starters import RegionError, cell_name, fill, match_regions, place
+from grader.writing import METADATA as METADATA
+from grader.writing import render as render
+from grader.writing import write_whole as write_whole
 
 Notebook = dict[str, Any]
 Cell = dict[str, Any]
-
-METADATA = {
-    "kernelspec": {
-        "display_name": "Python 3 (ipykernel)",
-        "language": "python",
-        "name": "python3",
-    },
-    "language_info": {"name": "python"},
-}
-"""The metadata of every notebook of the course: no version of anybody's Python in it."""
 
 GOES_ON, TRY_IT = "raises-exception", "try-it"
 """Tags: after an error Run All goes on; and the cell is there to look, not to define."""
@@ -87,29 +79,6 @@ def read(path: Path) -> Notebook:
         cell["source"] = text if isinstance(text, str) else "".join(text)
     result: Notebook = notebook
     return result
-
-
-def render(notebook: Notebook) -> str:
-    """Return a notebook as JupyterLab would save it, with the course's own metadata.
-
-    >>> print(render({"cells": [], "nbformat": 4, "nbformat_minor": 5}).splitlines()[1])
-     "cells": [],
-    """
-    cells = [
-        {**cell, "source": cell["source"].splitlines(keepends=True)} for cell in notebook["cells"]
-    ]
-    whole = {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
-    return json.dumps(whole, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: through a temporary file in the same folder."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def grade_id_of(cell: Cell) -> str:
