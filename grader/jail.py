@@ -196,7 +196,12 @@ def write_program(folder: Path) -> None:
         shutil.copyfile(Path(__file__).with_name(name), program / name)
     for name in ("root", "stage"):
         (folder / name).mkdir()
-    for path in (folder, *folder.rglob("*")):  # whatever the user's mask: others must read it
+    open_to_all(folder)
+
+
+def open_to_all(folder: Path) -> None:
+    """Let everybody read a folder, whatever the mask of this user: root becomes another one."""
+    for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 

@@ -32,6 +32,7 @@ from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from unicodedata import category
 
 from grader import jail, wire
 from grader.feedback import BadInput
@@ -164,7 +165,6 @@ class Sandbox:
         self._wardens: dict[tuple[str, ...], jail.Warden] = {}
         self._lock = threading.Lock()
         self._own = Path(tempfile.mkdtemp(prefix="sandbox-"))
-        self._own.chmod(0o755)  # readable for the user that root becomes
         self._folder = Path(folder) if folder is not None else self._own
         jail.write_program(self._own)
 
@@ -217,8 +217,8 @@ class Sandbox:
         if not target.exists():
             self._folder.mkdir(parents=True, exist_ok=True)
             made = Path(tempfile.mkdtemp(prefix="library-", dir=self._folder))
-            made.chmod(0o755)
             write_library(made, withheld)
+            jail.open_to_all(made)
             try:
                 made.rename(target)
             except OSError:  # somebody else was faster
@@ -464,6 +464,7 @@ class Child:
         self._whole = False
         self._skipped: set[int] = set()
         self._is_slow = False
+        self._is_called = False
         self.faults: dict[str, str] = {}
         self.printed = ""
         self.reached: list[str] = []
@@ -559,10 +560,13 @@ class Child:
                 self._note_reached(answer)
             if "raised" in answer:
                 error = _learner_error(answer["raised"])
-                self.faults[self._cells[cell][0]] = f"{type(error).__name__}: {error}"
+                told = f"{type(error).__name__}: {error}"
+                self.faults[self._cells[cell][0]] = " ".join(told[:300].split())
         return True
 
     def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._is_called:
+            raise RuntimeError("a learner's function is called while another one is running")
         if self._process is None:
             self._launch()
         self._refuse_if_reached()
@@ -571,6 +575,7 @@ class Child:
         request = {"do": "apply", "function": name, "args": self._peer.encode(list(args))}
         request["kwargs"] = self._peer.encode(kwargs)
         allowed_s = self._limits.call_s * (0.2 if self._is_slow else 1.0)
+        self._is_called = True
         try:
             answer = self._ask(request, allowed_s)
             self._note_reached(answer)
@@ -583,6 +588,8 @@ class Child:
         except _Ended as fault:
             self._is_slow = self._is_slow or isinstance(fault, TimedOut)
             raise
+        finally:
+            self._is_called = False
         if "raised" in answer:
             raise _learner_error(answer["raised"])
         if "unsendable" in answer:
@@ -694,10 +701,8 @@ class Child:
         )
 
     def _note_faults(self, told: Any) -> None:
-        for entry in told if isinstance(told, list) else []:
-            number, text = entry
-            if type(number) is int and 0 <= number < len(self._cells):
-                self.faults[self._cells[number][0]] = _clean(text, 300)
+        for number, text in told if isinstance(told, list) else []:
+            self.faults[self._cells[number][0]] = _clean(text, 300)
 
 
 _ENVIRONMENT = {
@@ -738,7 +743,13 @@ def _clean(text: Any, most: int) -> str:
     """Return a text of the learner's that is safe to print: no control characters, not too long."""
     if not isinstance(text, str):
         return ""
-    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text[:most])
+    kept = text[:most]
+    if kept.isascii() and kept.isprintable():
+        return kept
+    return "".join(c if category(c) not in _UNSEEN or c in "\n\t" else "�" for c in kept)
+
+
+_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # control, format, surrogates, line breaks
 
 
 # --- grading ----------------------------------------------------------------------------
@@ -759,7 +770,8 @@ def grade(
     ``withheld`` there (by default all functions of ``exercises``). ``limits.submission_s`` is
     for all of it.
 
-    Never raises for anything that the learner's code does.
+    Never raises for anything that the learner's code does; raises jail.JailError when the
+    sandbox itself fails, and SandboxMissing.
     """
     limits = limits or sandbox.limits
     withheld = tuple(exercises) if withheld is None else withheld
@@ -804,6 +816,8 @@ def _grade_function(child: Child, checks: Sequence[Check], seed: int | None) -> 
                     results[check.id] = again
     for name, result in results.items():
         fault = result.error
+        if isinstance(fault, jail.JailError | SandboxMissing):
+            raise fault  # not the learner's
         if child.reached:
             fault = child.forbidden()
         if isinstance(fault, LearnerFault) and not isinstance(fault, LearnerError):

@@ -591,7 +591,10 @@ def _ways_to_stop() -> list[Submission]:
         ),
         _day1(
             "deep recursion",
-            "def estimate(text, coefficients=None): return estimate(text) + 1",
+            """
+            def down(number): return down(number + 1) + 1
+            def estimate(text, coefficients=None): return down(0)
+            """,
             reason="RecursionError",
         ),
         _day3(
@@ -1544,6 +1547,14 @@ def _broken() -> list[Submission]:
         ),
         _day1("a number instead of a function", "estimate = 86", reason="is not a function"),
         _day1("other arguments", "def estimate(): return 86", reason="TypeError"),
+        _day1(
+            "an error in the cell, on many lines",
+            """
+            raise ValueError("all\\nyour\\u2028points\\x1b[2J\\u202e are mine\\n" * 1000)
+            def estimate(text): return 1
+            """,
+            reason="failed: ValueError: all your",
+        ),
         _day1(
             "an error in the cell",
             "raise ValueError('not today')\ndef estimate(text): return 1",

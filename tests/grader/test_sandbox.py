@@ -428,6 +428,52 @@ def test_numpy_can_be_imported(best: Sandbox) -> None:
         assert child.function("f")() == 6
 
 
+@pytest.mark.sandbox
+@pytest.mark.parametrize("level", ["bwrap", "namespace"])
+def test_an_installed_copy_of_the_library_is_hidden(
+    level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("compaction", "grader", "harmless"):
+        (tmp_path / "site-packages" / package).mkdir(parents=True)
+        (tmp_path / "site-packages" / package / "answer.py").write_text("")
+    jail.open_to_all(tmp_path / "site-packages")
+    packages = [*jail.package_folders(), str(tmp_path / "site-packages")]
+    monkeypatch.setattr(jail, "package_folders", lambda: packages)
+    source = f"""
+        import os
+        def f():
+            folder = {str(tmp_path / "site-packages")!r}
+            return [os.listdir(os.path.join(folder, name)) for name in sorted(os.listdir(folder))]
+        """
+    with opened(level) as place, run(place, source) as child:
+        assert child.function("f")() == [[], [], ["answer.py"]]
+
+
+def test_a_call_within_a_call_is_refused(any_sandbox: Sandbox) -> None:
+    with run(any_sandbox, "def f(again): return again()") as child:
+        function = child.function("f")
+        with pytest.raises(LearnerError, match="while another one is running"):
+            function(lambda: function(int))
+        assert function(int) == 0
+
+
+def test_a_fault_of_the_sandbox_is_no_fault_of_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Sandbox(isolation="process") as made:
+        cells = {"estimate": [imports(1), "import os\ndef estimate(text): os._exit(1)"]}
+        opens = made.open
+        starts = []
+
+        def failing(withheld: tuple[str, ...]) -> Any:
+            starts.append(withheld)
+            if len(starts) > 1:
+                raise jail.JailError("the machine is on fire")
+            return opens(withheld)
+
+        monkeypatch.setattr(made, "open", failing)
+        with pytest.raises(jail.JailError, match="on fire"):
+            grade(made, cells, [CHECKS["estimate-latin"], CHECKS["estimate-cjk"]])
+
+
 def test_a_level_that_does_not_exist_is_bad_input() -> None:
     with pytest.raises(BadInput, match="isolation: expected one of auto, bwrap"):
         Sandbox(isolation="chroot")

@@ -223,7 +223,7 @@ class Other:
 
     def _serve(self) -> None:
         while True:
-            message = self._there.get(timeout=30)
+            message = self._there.get()
             if "name" not in message:
                 return
             function = self._functions[message["name"]]
