@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,6 +29,7 @@ VARIES = "varies"
 committed lesson stays."""
 
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]+")
+_SCRATCH = re.compile(re.escape(tempfile.gettempdir()) + r"[/\\][\w.-]+")  # of any name
 _KERNEL_FILE = re.compile(r"[^\s\"'(]*ipykernel_\d+[/\\]\d+\.py")
 
 
@@ -111,7 +113,7 @@ def execute(path: Path, root: Path = ROOT) -> Notebook:
         cell.get("metadata", {}).pop("execution", None)
     _keep_what_varies(read(path), made)
     _count(made)
-    folders = [(_folder(root), "."), (_folder(Path.home()), "~")]
+    folders = [(_folder(root), "."), (_folder(Path.home()), "~"), (_SCRATCH, "scratch")]
     return {**made, "cells": [_even_out(cell, folders) for cell in made["cells"]]}
 
 

@@ -328,6 +328,13 @@ def test_a_lesson_is_run_and_its_outputs_are_the_same_every_time(tmp_path: Path)
     assert path.read_bytes() == changed
 
 
+def test_a_scratch_folder_has_the_same_name_every_time(tmp_path: Path) -> None:
+    path = lesson(tmp_path, "import tempfile\nprint(tempfile.mkdtemp() + '/calc.py')")
+    execute_lessons(root=tmp_path)
+    (output,) = read(path)["cells"][0]["outputs"]
+    assert "".join(output["text"]) == "scratch/calc.py\n"
+
+
 def test_what_a_cell_says_about_the_machine_stays_as_it_was_committed(tmp_path: Path) -> None:
     path = lesson(tmp_path, "import os\nprint(os.getpid())", "print('text')")
     notebook = read(path)
