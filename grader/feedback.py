@@ -306,6 +306,12 @@ def _display_card(chosen: Check, result: Result) -> None:
     display(bundle, raw=True)
 
 
+# JupyterLab breaks a long line of text anywhere, even inside a number. Not in a check's cell.
+_WHOLE_WORDS = (
+    "<style>.jp-Cell:has(.check-card) pre { word-break: normal; overflow-wrap: anywhere }</style>"
+)
+
+
 def card_html(word: str, name: str, sentences: Iterable[str]) -> str:
     """Return the card: the word first, then which check, then what it is about.
 
@@ -319,7 +325,8 @@ def card_html(word: str, name: str, sentences: Iterable[str]) -> str:
     colour, form, edge = passed if word == PASSED else not_yet
     body = "".join(f"<div>{html.escape(sentence)}</div>" for sentence in sentences)
     return (
-        f'<div style="border: 1px {form} {colour}; border-left: 6px {edge} {colour}; '
+        f'{_WHOLE_WORDS}<div class="check-card" style="border: 1px {form} {colour}; '
+        f"border-left: 6px {edge} {colour}; "
         "border-radius: 3px; padding: 0.4em 0.8em; margin: 0.2em 0; max-width: 60em; "
         'color: inherit; background: none; line-height: 1.5">'
         f"<strong>{html.escape(word)}</strong> &middot; <code>{html.escape(name)}</code>"

@@ -180,7 +180,7 @@ class Reader:
         return "\n".join(found.all_inner_texts())
 
     def card(self, which: str) -> Any:
-        card = self.cell(which).locator(".jp-RenderedHTML > div")
+        card = self.cell(which).locator(".check-card")
         card.scroll_into_view_if_needed()
         return card
 
@@ -242,8 +242,12 @@ def test_a_learner_mends_a_function_and_sees_it_pass(
         assert words(reader.card("estimate-cjk")) == ["Not yet · estimate-cjk"]
         assert "Latin text of 341 characters: about 86 tokens" in reader.output("estimate-latin")
         assert words(reader.card("estimate-latin")) == ["Passed · estimate-latin"]
-        # Not by colour alone.
-        assert border(reader.card("estimate-cjk")) != border(reader.card("estimate-latin"))
+        # Not by colour alone, and long lines are broken between words.
+        border, breaks = "borderTopStyle", "wordBreak"
+        assert style(reader.card("estimate-cjk"), border) == "dashed"
+        assert style(reader.card("estimate-latin"), border) == "solid"
+        for check_id in ("estimate-cjk", "estimate-latin"):
+            assert style(reader.cell(check_id).locator("pre").last, breaks) == "normal"
         score = reader.output("score").splitlines()
         assert score[0] == "1 of 2 checks passed"
         assert [line for line in score[1:] if not line.startswith(" ")] == [
@@ -276,8 +280,8 @@ def words(card: Any) -> list[str]:
     return [text.splitlines()[0] for text in card.all_inner_texts()]
 
 
-def border(card: Any) -> str:
-    return str(card.evaluate("card => getComputedStyle(card).borderTopStyle"))
+def style(element: Any, name: str) -> str:
+    return str(element.evaluate("(element, name) => getComputedStyle(element)[name]", name))
 
 
 def test_a_learner_sees_only_a_learners_tools(browser: Any, lab: Lab) -> None:
