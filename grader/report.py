@@ -1,0 +1,505 @@
+"""Write a page about a class: scores, which check fails for whom, which trap caught whom.
+
+    python -m grader report --out report
+
+One HTML file that needs nothing else, without scripts, and a CSV file with the same. Scores come
+from nbgrader's gradebook, so what a person has graded or corrected counts; why a check failed
+comes from the records that autograde keeps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import html
+import io
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grader.checks import CHECKS
+from grader.exercises import SLUGS
+from grader.feedback import BadInput, printable
+from grader.gradebook import ROOT, Course, Record, records_of
+from grader.marking import Mark
+from grader.writing import write_whole
+
+WORDS = {"passed": "passed", "wrong": "wrong answer", "raised": "exception", "stopped": "stopped"}
+"""What came of a check, as the page says it."""
+
+
+# --- what the page is about --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Score:
+    """What the gradebook says about one graded cell; ``by_hand`` when a person has graded it."""
+
+    score: float
+    max_score: float
+    waits: bool
+    by_hand: bool
+
+
+@dataclass
+class Class:
+    """Everything about a class: records, scores by (student, lab, cell), and who needs a person."""
+
+    records: list[Record]
+    scores: dict[tuple[str, str, str], Score]
+    refused: list[dict[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    people: list[str] = field(default_factory=list)
+
+    @property
+    def students(self) -> list[str]:
+        """Everybody who is in the roster, handed in, or has a score."""
+        known = {record.student for record in self.records} | set(self.people)
+        return sorted(known | {student for student, _, _ in self.scores}, key=str.casefold)
+
+    @property
+    def slugs(self) -> list[str]:
+        """The labs that somebody handed in, in the course's order."""
+        there = {record.slug for record in self.records}
+        return [slug for slug in SLUGS.values() if slug in there]
+
+
+def read_class(course: Course) -> Class:
+    """Read a class's records and scores.
+
+    Raises BadInput when nothing has been graded yet.
+    """
+    records = list(records_of(course))
+    told: dict[str, Any] = {}
+    path = course.records / "intake.json"
+    if path.is_file():
+        told = json.loads(path.read_bytes())
+    if not records and not told.get("refused"):
+        raise BadInput(f"{course.records}: nothing graded yet; run python -m grader autograde")
+    return Class(
+        records,
+        _scores(course),
+        told.get("refused", []),
+        told.get("notes", []),
+        told.get("people", []),
+    )
+
+
+def _scores(course: Course) -> dict[tuple[str, str, str], Score]:
+    from nbgrader.api import (
+        Assignment,
+        BaseCell,
+        Grade,
+        Gradebook,
+        GradeCell,
+        SubmittedAssignment,
+        SubmittedNotebook,
+    )
+
+    with Gradebook(course.db_url, course.course_id) as book:
+        rows = (
+            book.db.query(
+                SubmittedAssignment.student_id,
+                Assignment.name,
+                BaseCell.name,
+                Grade.score,
+                GradeCell.max_score,
+                Grade.needs_manual_grade,
+                Grade.manual_score,
+            )
+            .select_from(Grade)
+            .join(BaseCell, BaseCell.id == Grade.cell_id)
+            .join(GradeCell, GradeCell.id == Grade.cell_id)
+            .join(SubmittedNotebook, SubmittedNotebook.id == Grade.notebook_id)
+            .join(SubmittedAssignment, SubmittedAssignment.id == SubmittedNotebook.assignment_id)
+            .join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
+        )
+        return {
+            (student, slug, name): Score(
+                score or 0.0, most or 0.0, bool(waits), by_hand is not None
+            )
+            for student, slug, name, score, most, waits, by_hand in rows
+        }
+
+
+def without_names(known: Class) -> Class:
+    """Return the same class with numbers for names, in an order that says nothing.
+
+    Notes and the names of files are left out: people's names stand in them.
+    """
+    mixed = sorted(known.students, key=lambda name: hashlib.sha256(name.encode()).digest())
+    width = len(str(len(mixed)))
+    names = {student: f"learner {n:0{width}}" for n, student in enumerate(mixed, 1)}
+
+    def renamed(record: Record) -> Record:
+        return Record(**{**vars(record), "student": names[record.student]})
+
+    return Class(
+        [renamed(record) for record in known.records],
+        {(names[who], slug, cell): s for (who, slug, cell), s in known.scores.items()},
+        [
+            {**one, "student": names.get(one["student"], "somebody"), "origin": "a file"}
+            for one in known.refused
+        ],
+        [],
+        [names[student] for student in known.people],
+    )
+
+
+def needing(known: Class) -> Iterator[tuple[str, str, str]]:
+    """Yield what needs a person: who, what, why."""
+    for record in known.records:
+        for line in [record.reason] if record.reason else record.attention:
+            yield record.student, record.slug, line
+    for one in known.refused:
+        yield one["student"] or "nobody's", one["slug"] or one["origin"], one["reason"]
+
+
+def waiting(known: Class) -> Counter[tuple[str, str]]:
+    """Return how many answers wait to be graded by hand, by lab and cell."""
+    return Counter((slug, cell) for (_, slug, cell), s in known.scores.items() if s.waits)
+
+
+def traps(known: Class) -> dict[tuple[str, str], list[str]]:
+    """Return whom each known trap caught: students by (check, why), the most frequent first."""
+    caught: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for record in known.records:
+        for mark in record.marks:
+            if mark.why:
+                caught[mark.id, mark.why].append(record.student)
+    return dict(sorted(caught.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def outcomes(known: Class) -> dict[str, dict[str, list[tuple[str, Mark]]]]:
+    """Return who came to what, by check and kind, in the order of the course."""
+    found: dict[str, dict[str, list[tuple[str, Mark]]]] = {}
+    for check in CHECKS.values():
+        for record in known.records:
+            for mark in record.marks:
+                if mark.id == check.id:
+                    kinds = found.setdefault(check.id, defaultdict(list))
+                    kinds[mark.kind].append((record.student, mark))
+    return found
+
+
+# --- the page ----------------------------------------------------------------------------
+
+_CSS = """
+:root { color-scheme: light dark; --line: #8888; --good: #2a7f62; --bad: #c26a00; --grey: #8885;
+  --paper: #fff; --ink: #1b1b1b; --soft: #0000000a; }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #16181c; --ink: #e6e6e6; --good: #4cb491; --bad: #f0a04b; --soft: #ffffff10; }
+}
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem;
+  background: var(--paper); color: var(--ink); }
+h1 { font-size: 1.6rem; margin-bottom: 0; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
+table { border-collapse: collapse; } td, th { padding: .3rem .8rem .3rem 0; text-align: left;
+  vertical-align: top; border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
+th { font-weight: 600; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums;
+  white-space: nowrap; overflow-wrap: normal; }
+.wide { overflow-x: auto; } details { margin: .2rem 0; } summary { cursor: pointer; }
+code, pre { font: .88em/1.45 ui-monospace, monospace; } pre { margin: .3rem 0 .6rem; padding: .5rem;
+  background: var(--soft); overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; }
+svg { max-width: 100%; height: auto; } svg text { fill: var(--ink); font: 14px system-ui; }
+.passed { fill: var(--good); } .wrong { fill: var(--bad); } .stopped { fill: url(#dots); }
+.raised { fill: url(#lines); } .none { fill: var(--grey); }
+.key { display: inline-block; margin-right: 1.2rem; white-space: nowrap; }
+.soft { opacity: .8; } nav a { margin-right: 1rem; } a { color: inherit; }
+"""
+
+_PATTERNS = """<defs>
+<pattern id="lines" width="6" height="6" patternUnits="userSpaceOnUse"
+patternTransform="rotate(45)"><rect width="6" height="6" fill="var(--paper)"/>
+<rect width="3" height="6" fill="var(--bad)"/></pattern>
+<pattern id="dots" width="6" height="6" patternUnits="userSpaceOnUse">
+<rect width="6" height="6" fill="var(--paper)"/>
+<circle cx="3" cy="3" r="1.8" fill="var(--bad)"/></pattern></defs>"""
+
+
+def _e(text: object) -> str:
+    return html.escape(printable(str(text)))
+
+
+def page(known: Class) -> str:
+    """Return the page as HTML."""
+    needs = list(needing(known))
+    title = "Report about a class"
+    counts = (
+        _said(len(known.students), "learner"),
+        _said(len(known.records), "submission"),
+        _said(len(known.slugs), "lab"),
+    )
+    places = ("labs", "Labs"), ("checks", "Checks"), ("traps", "Traps")
+    places += ("person", "Needs a person"), ("scores", "Scores")
+    sections = [
+        f"<h1>{title}</h1>",
+        f'<p class="soft">{", ".join(counts)}</p>',
+        "<nav>" + "".join(f'<a href="#{to}">{word}</a>' for to, word in places) + "</nav>",
+        '<h2 id="labs">Labs</h2>',
+        _labs(known),
+        '<h2 id="checks">Which check fails for whom</h2>',
+        _picture(known),
+        *_fails(known),
+        '<h2 id="traps">Which trap caught whom</h2>',
+        _traps(known),
+        f'<h2 id="person">Needs a person ({len(needs)})</h2>',
+        _needs(known, needs),
+        '<h2 id="scores">Scores</h2>',
+        _score_table(known),
+    ]
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title><style>{_CSS}</style></head><body>\n"
+        + "\n".join(sections)
+        + "\n</body></html>\n"
+    )
+
+
+def _said(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 10**9) -> str:
+    """Return a table; columns from ``numbers`` on hold numbers. Cells are HTML already."""
+    kinds = [' class="n"' if place >= numbers else "" for place in range(len(titles))]
+    head = "".join(f"<th{kind}>{title}</th>" for kind, title in zip(kinds, titles, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f"<td{k}>{c}</td>" for k, c in zip(kinds, row, strict=True)) + "</tr>\n"
+        for row in rows
+    )
+    whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide">{whole}</div>'
+
+
+def _labs(known: Class) -> str:
+    rows = []
+    by_hand = Counter(slug for slug, _ in waiting(known).elements())
+    for slug in known.slugs:
+        marked = [r for r in known.records if r.slug == slug and not r.reason]
+        points = [sum(mark.passed for mark in record.marks) for record in marked]
+        most = max((len(record.marks) for record in marked), default=0)
+        mean = f"{sum(points) / len(points):.1f} of {most}" if points else "none"
+        late = sum(record.late for record in known.records if record.slug == slug)
+        there = sum(record.slug == slug for record in known.records)
+        cells = (there, late, mean, sum(p == most for p in points), by_hand[slug])
+        rows.append([_e(slug), *map(_e, cells)])
+    titles = ("Lab", "Handed in", "Late", "Checks passed, mean", "All passed", "Answers to grade")
+    return _table(titles, rows, 1)
+
+
+def _picture(known: Class) -> str:
+    """Draw a bar a check; what it shows stands in words and numbers beside it."""
+    found = outcomes(known)
+    if not found:
+        return "<p>No check has run yet.</p>"
+    most = max(sum(map(len, kinds.values())) for kinds in found.values())
+    height, left, width = 30 * len(found) + 8, 190, 560
+    parts = [f'<svg viewBox="0 0 960 {height}" role="img" aria-label="{_e(_in_words(found))}">']
+    parts.append(_PATTERNS)
+    for row, (name, kinds) in enumerate(found.items()):
+        top, at = 30 * row + 4, float(left)
+        parts.append(f'<text x="{left - 10}" y="{top + 16}" text-anchor="end">{_e(name)}</text>')
+        for kind in WORDS:
+            size = width * len(kinds.get(kind, ())) / most
+            if size:
+                parts.append(
+                    f'<rect class="{kind}" x="{at:.1f}" y="{top}" width="{size:.1f}" height="22"/>'
+                )
+            at += size
+        whole = sum(map(len, kinds.values()))
+        told = f"{len(kinds.get('passed', ()))} of {whole} passed"
+        parts.append(f'<text x="{left + width + 12}" y="{top + 16}">{told}</text>')
+    parts.append("</svg>")
+    keys = "".join(
+        f'<span class="key"><svg width="22" height="14" viewBox="0 0 22 14">{_PATTERNS}'
+        f'<rect class="{kind}" width="22" height="14"/></svg> {word}</span>'
+        for kind, word in WORDS.items()
+    )
+    return f"<figure>{''.join(parts)}<figcaption>{keys}</figcaption></figure>"
+
+
+def _in_words(found: dict[str, dict[str, list[tuple[str, Mark]]]]) -> str:
+    lines = []
+    for name, kinds in found.items():
+        told = ", ".join(
+            f"{len(kinds[kind])} {word}" for kind, word in WORDS.items() if kind in kinds
+        )
+        lines.append(f"{name}: {told}")
+    return "Checks of the class. " + "; ".join(lines)
+
+
+def _fails(known: Class) -> Iterator[str]:
+    """Yield for each check what its failures look like, the most frequent first, and whose."""
+    for name, kinds in outcomes(known).items():
+        groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for kind in ("wrong", "raised", "stopped"):
+            for student, mark in kinds.get(kind, ()):
+                groups[mark.lines].append(student)
+        count = sum(map(len, groups.values()))
+        if not count:
+            continue
+        body = "".join(
+            f"<pre>{_e_lines(lines)}</pre><p>{_said(len(who), 'learner')}: {_names(who)}</p>"
+            for lines, who in sorted(groups.items(), key=lambda g: (-len(g[1]), g[0]))
+        )
+        sentence = (
+            f" <span class='soft'>{_e(CHECKS[name].sentence)}</span>" if name in CHECKS else ""
+        )
+        yield (
+            f"<details><summary><code>{_e(name)}</code>: {_said(count, 'learner')} not yet."
+            f"{sentence}</summary>{body}</details>"
+        )
+
+
+def _e_lines(lines: Sequence[str]) -> str:
+    shown = [*lines[:12], "..."] if len(lines) > 12 else lines
+    return "\n".join(_e(line[:300]) for line in shown)
+
+
+def _names(students: Iterable[str]) -> str:
+    return ", ".join(_e(name) for name in sorted(students, key=str.casefold))
+
+
+def _traps(known: Class) -> str:
+    caught = traps(known)
+    if not caught:
+        return "<p>No answer was one that a known trap gives.</p>"
+    rows = [
+        [
+            str(len(who)),
+            f"<code>{_e(name)}</code>",
+            _e(why),
+            f"<details><summary>{_said(len(who), 'learner')}</summary>{_names(who)}</details>",
+        ]
+        for (name, why), who in caught.items()
+    ]
+    return _table(("Times", "Check", "Why", "Whom"), rows)
+
+
+def _needs(known: Class, needs: Sequence[tuple[str, str, str]]) -> str:
+    parts = []
+    if needs:
+        rows = [[_e(who), _e(what), _e(why)] for who, what, why in needs]
+        parts.append(_table(("Learner", "Lab or file", "What is the matter"), rows))
+    else:
+        parts.append("<p>Everything that was handed in has a mark.</p>")
+    by_hand = waiting(known)
+    if by_hand:
+        items = "".join(
+            f"<li>{_said(count, 'answer')} to <code>{_e(cell)}</code> in {_e(slug)}</li>"
+            for (slug, cell), count in sorted(by_hand.items())
+        )
+        parts.append(f"<p>To grade by hand, in nbgrader's formgrader:</p><ul>{items}</ul>")
+    if known.notes:
+        parts.append(
+            "<p>Notes:</p><ul>" + "".join(f"<li>{_e(n)}</li>" for n in known.notes) + "</ul>"
+        )
+    return "".join(parts)
+
+
+def _score_table(known: Class) -> str:
+    totals = _totals(known)
+    reasons = {(r.student, r.slug): r for r in known.records}
+    rows = []
+    for student in known.students:
+        cells, points = [_e(student)], 0.0
+        for slug in known.slugs:
+            total, record = totals.get((student, slug)), reasons.get((student, slug))
+            text = "" if total is None else f"{total[0]:g} of {total[1]:g}"
+            if record is not None and record.reason:
+                text = f"{text} (no mark)".strip()
+            if record is not None and record.late:
+                text += " late"
+            points += total[0] if total else 0
+            cells.append(_e(text) or "not handed in")
+        rows.append([*cells, f"{points:g}"])
+    return _table(("Learner", *map(_e, known.slugs), "Points"), rows, 1)
+
+
+def _totals(known: Class) -> dict[tuple[str, str], tuple[float, float]]:
+    totals: dict[tuple[str, str], tuple[float, float]] = {}
+    for (student, slug, _), score in known.scores.items():
+        before = totals.get((student, slug), (0.0, 0.0))
+        totals[student, slug] = before[0] + score.score, before[1] + score.max_score
+    return totals
+
+
+# --- the table ---------------------------------------------------------------------------
+
+COLUMNS = ("learner", "lab", "cell", "outcome", "score", "max_score", "why", "line", "late")
+
+
+def table(known: Class) -> str:
+    """Return the same as CSV: a line a graded cell, and a line for what has no mark."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    marks = {(r.student, r.slug, m.id): (m, r) for r in known.records for m in r.marks}
+    for place, score in sorted(known.scores.items()):
+        mark, record = marks.get(place, (None, None))
+        outcome = WORDS[mark.kind] if mark else ("to grade by hand" if score.waits else "answer")
+        if score.by_hand:
+            outcome += ", graded by hand"
+        line, why = (mark.lines[0], mark.why) if mark else ("", "")
+        late = "late" if record is not None and record.late else ""
+        numbers = f"{score.score:g}", f"{score.max_score:g}"
+        writer.writerow(
+            [*map(_plain, (*place, outcome)), *numbers, _plain(why), _plain(line), late]
+        )
+    for who, what, why in needing(known):
+        cells = map(_plain, (who, what, "", "needs a person"))
+        writer.writerow([*cells, "", "", "", _plain(why), ""])
+    return out.getvalue()
+
+
+def _plain(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula.
+
+    >>> _plain("=HYPERLINK(0)")
+    "'=HYPERLINK(0)"
+    """
+    text = printable(text)
+    return f"'{text}" if text[:1] in tuple("=+-@") else text
+
+
+# --- the command line --------------------------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help="where report.html and report.csv go (default: beside the class's records)",
+    )
+    parser.add_argument("--anonymous", action="store_true", help="numbers instead of names")
+    parser.add_argument("--course", metavar="FOLDER", help="where nbgrader_config.py is")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the page and the table; say where they are."""
+    here = Path.cwd()
+    default = here if (here / "nbgrader_config.py").is_file() else ROOT
+    course = Course(Path(options.course) if options.course else default)
+    known = read_class(course)
+    if options.anonymous:
+        known = without_names(known)
+    folder = Path(options.out) if options.out else course.classroom / "report"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in (("report.html", page(known)), ("report.csv", table(known))):
+            write_whole(folder / name, text.encode(errors="replace"))
+    except OSError as error:
+        raise BadInput(f"{folder}: cannot write there: {error.strerror}") from None
+    count = len(list(needing(known)))
+    print(f"{folder / 'report.html'} and report.csv: {_said(len(known.records), 'submission')}")
+    if count:
+        print(f"{count} of them need a person" if count > 1 else "1 of them needs a person")
+    return 0
