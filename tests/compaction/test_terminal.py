@@ -8,7 +8,6 @@ import os
 import re
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -267,9 +266,16 @@ def test_prompt_and_first_token_come_soon(environment: dict[str, str]) -> None:
 def _measure_start(environment: dict[str, str]) -> tuple[float, float]:
     import pty
 
-    pid, terminal = pty.fork()
-    if pid == 0:  # pragma: no cover
-        os.execve(sys.executable, [*AGENT, "--yes"], environment)
+    terminal, inside = pty.openpty()
+    process = subprocess.Popen(
+        [*AGENT, "--yes"],
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        env=environment,
+        start_new_session=True,
+    )
+    os.close(inside)
     shown, prompt_s = b"", 0.0
     deadline = time.monotonic() + 60
     try:
@@ -281,14 +287,14 @@ def _measure_start(environment: dict[str, str]) -> tuple[float, float]:
             if b"\x1b[6n" in piece:  # where is the cursor?
                 os.write(terminal, b"\x1b[8;1R")
             if not prompt_s and b"A calc test fails" in shown:  # the suggestion in the prompt
-                prompt_s = _processor_s(pid)
+                prompt_s = _processor_s(process.pid)
                 os.write(terminal, b"\r")
             if prompt_s and b"I read" in shown:
-                return prompt_s, _processor_s(pid)
+                return prompt_s, _processor_s(process.pid)
         raise AssertionError(f"no first token; shown so far: {shown[-500:]!r}")
     finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        process.kill()
+        process.wait()
         os.close(terminal)
 
 
