@@ -12,9 +12,10 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from compaction.agent import Agent, add_arguments, open_agent
+from compaction.agent import Agent, add_arguments
 from compaction.commands import budget
 from compaction.history import HistoryError
+from compaction.opening import open_agent
 from compaction.terminal import Screen, banner
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest
 
 from compaction import agent as agent_module
 from compaction import demo, session
-from compaction.agent import Agent, Listener, add_arguments, open_agent
+from compaction.agent import Agent, Listener, add_arguments
 from compaction.calibration import TokenMeter
 from compaction.cli import main
 from compaction.commands import COMMANDS, CommandError, run_command
@@ -26,6 +26,7 @@ from compaction.engine import Engine, Lines, Prices, close_calls, reply_with
 from compaction.gateway import FAULTS, Gateway, summarize_with
 from compaction.history import HistoryError, read_history
 from compaction.messages import Call, Message, content_of, is_summary, problems
+from compaction.opening import open_agent
 from compaction.parts import USED, Parts, parts_of
 from compaction.probes import Probe, verify
 from compaction.saving import latest_session_file, read_session, write_session
