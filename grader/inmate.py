@@ -106,8 +106,9 @@ class _Warden:
         self._control.sendall(wire.pack({"ready": True, "nest": self._nest is not None}))
         while True:
             data, pipes, _, _ = socket.recv_fds(self._control, REQUEST.size, 1)
-            if len(data) < REQUEST.size:
-                os._exit(0)  # the other side is gone; what is left ends with this process
+            if len(data) < REQUEST.size:  # the other side is gone
+                self._end_orphans()
+                os._exit(0)
             command, child = REQUEST.unpack(data)
             if command == b"S":
                 self._control.sendall(STARTED.pack(self._start(pipes[0])))
@@ -178,6 +179,7 @@ _read, _write, _exit = os.read, os.write, os._exit
 class _Pipe:
     def __init__(self, source: int, target: int) -> None:
         self._source, self._target = source, target
+        self._came = bytearray()
 
     def send(self, message: dict[str, Any]) -> None:
         left = memoryview(wire.pack(message))
@@ -185,16 +187,17 @@ class _Pipe:
             left = left[_write(self._target, left) :]
 
     def receive(self) -> dict[str, Any]:
-        return wire.unpack(self._read(wire.frame_length(self._read(wire.HEAD_BYTES))))
+        return wire.unpack(self._take(wire.frame_length(self._take(wire.HEAD_BYTES))))
 
-    def _read(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            more = _read(self._source, size - len(data))
+    def _take(self, size: int) -> bytes:
+        while len(self._came) < size:
+            more = _read(self._source, 2**16)
             if not more:
                 _exit(0)
-            data += more
-        return bytes(data)
+            self._came += more
+        data = bytes(self._came[:size])
+        del self._came[:size]
+        return data
 
 
 def _take_pipe(source: int, target: int) -> _Pipe:

@@ -318,6 +318,7 @@ class _Process:
         self._lock, self._warden, self._number, self._pipe = lock, warden, number, pipe
         self.scratch = scratch
         self.preload: dict[str, Any] = {}
+        self._came = bytearray()
 
     def write(self, data: bytes, until: float) -> None:
         """Send bytes; raise TimeoutError when nobody takes them in time."""
@@ -326,14 +327,15 @@ class _Process:
 
     def read(self, size: int, until: float) -> bytes:
         """Read exactly so many bytes; raise TimeoutError, or EOFError at the pipe's end."""
-        data = bytearray()
-        while len(data) < size:
+        while len(self._came) < size:
             self._pipe.settimeout(max(0.001, until - time.monotonic()))
-            more = self._pipe.recv(min(size - len(data), 2**16))
+            more = self._pipe.recv(2**16)
             if not more:
                 raise EOFError
-            data += more
-        return bytes(data)
+            self._came += more
+        data = bytes(self._came[:size])
+        del self._came[:size]
+        return data
 
     def end(self, is_ending: bool = False) -> jail.Ending | None:
         """End it, and everything that it has started."""
@@ -368,16 +370,16 @@ class _DirectProcess(_Process):
             bufsize=0,
         )
         # Pipes have no time limits here: threads read and write, at most a few blocks ahead.
-        self._came: Queue[bytes] = Queue(maxsize=16)
-        self._left = b""
+        self._blocks: Queue[bytes] = Queue(maxsize=16)
+        self._came = bytearray()
         threading.Thread(target=self._pump, daemon=True).start()
 
     def _pump(self) -> None:
         assert self._process.stdout is not None
         with contextlib.suppress(OSError, ValueError):
             while data := self._process.stdout.read(2**16):
-                self._came.put(data)
-        self._came.put(b"")
+                self._blocks.put(data)
+        self._blocks.put(b"")
 
     def write(self, data: bytes, until: float) -> None:
         assert self._process.stdin is not None
@@ -390,16 +392,17 @@ class _DirectProcess(_Process):
     def read(self, size: int, until: float) -> bytes:
         from queue import Empty
 
-        while len(self._left) < size:
+        while len(self._came) < size:
             try:
-                more = self._came.get(timeout=max(0.001, until - time.monotonic()))
+                more = self._blocks.get(timeout=max(0.001, until - time.monotonic()))
             except Empty:
                 raise TimeoutError from None
             if not more:
-                self._came.put(b"")
+                self._blocks.put(b"")
                 raise EOFError
-            self._left += more
-        data, self._left = self._left[:size], self._left[size:]
+            self._came += more
+        data = bytes(self._came[:size])
+        del self._came[:size]
         return data
 
     def end(self, is_ending: bool = False) -> jail.Ending | None:
@@ -410,7 +413,7 @@ class _DirectProcess(_Process):
         self._process.kill()
         self._process.wait()
         with contextlib.suppress(Exception):
-            while self._came.get_nowait():
+            while self._blocks.get_nowait():
                 pass
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:

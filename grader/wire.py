@@ -125,8 +125,7 @@ def _encode(value: object, export: Export | None, depth: int) -> Any:
     if kind is list:
         return [_encode(item, export, depth) for item in value]  # type: ignore[attr-defined]
     if kind is dict:
-        pairs = value.items()  # type: ignore[attr-defined]
-        return {"dict": [[_encode(k, export, depth), _encode(v, export, depth)] for k, v in pairs]}
+        return _encode_dict(value, export, depth)  # type: ignore[arg-type]
     if kind is tuple:
         return {"tuple": [_encode(item, export, depth) for item in value]}  # type: ignore[attr-defined]
     known = _known(kind)
@@ -137,6 +136,13 @@ def _encode(value: object, export: Export | None, depth: int) -> Any:
         if marked is not None:
             return marked
     return {"other": _type_name(kind)}
+
+
+def _encode_dict(value: dict[Any, Any], export: Export | None, depth: int) -> Any:
+    if all(type(key) is str for key in value):
+        return {"keys": {key: _encode(item, export, depth) for key, item in value.items()}}
+    pairs = value.items()
+    return {"dict": [[_encode(k, export, depth), _encode(v, export, depth)] for k, v in pairs]}
 
 
 def _encode_int(value: int) -> Any:
@@ -222,6 +228,8 @@ def _decode(data: Any, imported: Import | None, depth: int) -> Any:
         return [_decode(item, imported, depth) for item in data]
     mark = next(iter(data), None)
     content = data.get(mark)
+    if mark == "keys" and isinstance(content, dict):
+        return {key: _decode(item, imported, depth) for key, item in content.items()}
     if mark == "dict":
         return _decode_dict(content, imported, depth)
     if mark == "tuple" and isinstance(content, list):
