@@ -79,7 +79,7 @@ class Ours:
         self._gateway.add_replies(text)
 
     def summarize(self, text: str) -> None:
-        self._gateway._summaries.add(text)
+        pass  # it answers a summary request by itself
 
     def call(self, *calls: dict[str, Any], text: str | None = None) -> None:
         self._gateway.add_replies({"content": text, "tool_calls": calls})
@@ -346,7 +346,7 @@ def test_a_whole_session_of_the_agent(server: Server, tmp_path: Path) -> None:
         assert passed.after < passed.before and not passed.lost
         assert passed.line == notes.lines[-1] and passed.line.endswith("1 probe kept")
         [summary] = [message for message in agent.history if is_summary(message)]
-        assert "guard divide" in summary["content"]
+        assert "guard divide" in summary["content"].lower()
         server.say("The session goes on.")
         assert agent.say("Still there?")
         assert problems(agent.history) == []
