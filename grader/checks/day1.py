@@ -42,6 +42,16 @@ def _rounding(away: Function) -> Function:
     return rounded
 
 
+def _each_term(text: str, coefficients: Coefficients = DEFAULT) -> int:
+    chars = count_chars(text)
+    terms = coefficients.cjk * chars.cjk, coefficients.other * chars.other
+    return sum(math.ceil(term) for term in terms)
+
+
+def _default_prices(text: str, coefficients: Coefficients = DEFAULT) -> int:
+    return library_estimate(text)
+
+
 _NOT_UP = "not rounded up: an estimate errs high, so a part of a token counts as a whole one"
 _KNOWN_LATIN = [Known(_rounding(math.floor), _NOT_UP), Known(_rounding(round), _NOT_UP)]
 _KNOWN_CJK = [
@@ -50,6 +60,8 @@ _KNOWN_CJK = [
         "one rule for all text: a CJK character costs about a whole token, not a quarter",
     ),
     *_KNOWN_LATIN,
+    Known(_each_term, "each term was rounded up by itself: add the two first, then round once"),
+    Known(_default_prices, "the default prices were used, not those that are handed in"),
 ]
 
 
@@ -78,6 +90,8 @@ def estimate_cjk(estimate: Function, rng: Random) -> str:
     shown = [f"{quote(text)} is {about(trial.on(_call(text)))}" for text in MIXED]
     for _ in range(10):
         trial.on(_call(_mixed(rng)))
+    # By hand: 2 · 1.25 + 6 · 0.375 is 4.75.
+    trial.on(_call("你好 world", Coefficients(1.25, 0.375)))
     # Fractions of two, so that every order of adding gives the same sum.
     halves = Coefficients(rng.choice((0.5, 0.75, 1.25)), rng.choice((0.125, 0.375, 0.5)))
     for _ in range(3):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from random import Random
 
-from compaction.calibration import UNIFORM_NOTE, Fit, Sample
+from compaction.calibration import UNIFORM_NOTE, Fit, Sample, limit_coefficient, mean_error
 from compaction.calibration import fit as library_fit
 from compaction.session import calibration_samples
 from compaction.tokens import DEFAULT, Coefficients
@@ -70,13 +71,76 @@ def _errors(before: object, after: object, digits: int = 1) -> str:
     return f"error {before:.{digits}%} -> {after:.{digits}%}"
 
 
+def _solved(samples: Sequence[Sample], active: Coefficients) -> tuple[Coefficients, float]:
+    """Solve for the pair without any limits; return the determinant too."""
+    xx = sum(s.cjk * s.cjk for s in samples)
+    xy = sum(s.cjk * s.other for s in samples)
+    yy = sum(s.other * s.other for s in samples)
+    xt = sum(s.cjk * s.tokens for s in samples)
+    yt = sum(s.other * s.tokens for s in samples)
+    determinant = xx * yy - xy * xy
+    if not determinant:
+        return active, 0.0
+    a, b = (xt * yy - yt * xy) / determinant, (xx * yt - xy * xt) / determinant
+    return Coefficients(a, b), determinant
+
+
+def _with(fit: Fit, samples: Sequence[Sample], found: Coefficients, degenerate: bool) -> Fit:
+    after = mean_error(samples, found)
+    return replace(fit, coefficients=found, error_after=after, degenerate=degenerate)
+
+
+def _without_limits(samples: Sequence[Sample], active: Coefficients = DEFAULT) -> Fit:
+    return _with(library_fit(samples, active), samples, _solved(samples, active)[0], False)
+
+
+def _fixed_bound(samples: Sequence[Sample], active: Coefficients = DEFAULT) -> Fit:
+    """Compare the determinant with a bound that does not grow with the texts."""
+    fit, (found, determinant) = library_fit(samples, active), _solved(samples, active)
+    if not determinant:
+        return fit
+    limited = Coefficients(limit_coefficient(found.cjk), limit_coefficient(found.other))
+    return _with(fit, samples, limited, False)
+
+
+def _fixed_bound_without_limits(samples: Sequence[Sample], active: Coefficients = DEFAULT) -> Fit:
+    fit, (found, determinant) = library_fit(samples, active), _solved(samples, active)
+    return _with(fit, samples, found, False) if determinant else fit
+
+
+def _by_totals(samples: Sequence[Sample], active: Coefficients = DEFAULT) -> Fit:
+    """Divide all tokens by all characters."""
+    fit = library_fit(samples, active)
+    each = sum(s.tokens for s in samples) / sum(s.cjk + s.other for s in samples)
+    return _with(fit, samples, Coefficients(each, each), True) if fit.degenerate else fit
+
+
+def _three_are_too_few(samples: Sequence[Sample], active: Coefficients = DEFAULT) -> Fit:
+    return library_fit(samples, active, min_samples=4)
+
+
+def _active_where_degenerate(samples: Sequence[Sample], active: Coefficients = DEFAULT) -> Fit:
+    fit = library_fit(samples, active)
+    return _with(fit, samples, active, True) if fit.degenerate else fit
+
+
+def _uncalibrated_where_degenerate(
+    samples: Sequence[Sample], active: Coefficients = DEFAULT
+) -> Fit:
+    return replace(_active_where_degenerate(samples, active), calibrated=False)
+
+
 def calibrate_fit(fit: Function, rng: Random) -> str:
     """Five samples with different ratios: least squares finds both coefficients."""
-    known = Known(
-        starter.fit,
-        "these are the coefficients that were in force: the samples were counted, not fitted",
-    )
-    trial = Trial(fit, library_fit, Fit, known=[known], view=_without_note, tell=_tell)
+    known = [
+        Known(
+            starter.fit,
+            "these are the coefficients that were in force: the samples were counted, not fitted",
+        ),
+        Known(_three_are_too_few, "three usable samples are enough, only fewer are too few"),
+        Known(_without_limits, "no text has such prices: each is limited to 0.01 to 4"),
+    ]
+    trial = Trial(fit, library_fit, Fit, known=known, view=_without_note, tell=_tell)
     found = trial.on(_call(calibration_samples(), name="calibration_samples()"))
     for _ in range(5):
         trial.on(_call(_samples(rng, rng.randint(3, 6))))
@@ -106,14 +170,21 @@ def _samples(rng: Random, number: int) -> list[Sample]:
 
 def calibrate_singular(fit: Function, rng: Random) -> str:
     """Samples of one kind of text: no pair is reported, but one per-character coefficient."""
-    known = Known(
-        starter.fit,
-        "a pair is reported as if it had been fitted: these samples cannot tell the two "
-        "coefficients apart",
-    )
-    trial = Trial(
-        fit, library_fit, Fit, known=[known], fault=_silent, view=_without_note, tell=_tell
-    )
+    kept = "no pair is not no price: one for every character is due, and it is calibrated"
+    bound = "large sums have a large determinant: the bound is measured against Sxx · Syy"
+    known = [
+        Known(
+            starter.fit,
+            "a pair is reported as if it had been fitted: these samples cannot tell the two "
+            "coefficients apart",
+        ),
+        Known(_active_where_degenerate, kept),
+        Known(_uncalibrated_where_degenerate, kept),
+        Known(_by_totals, "all tokens by all characters is no least squares: it is Σ t·n / Σ n²"),
+        Known(_fixed_bound, bound),
+        Known(_fixed_bound_without_limits, bound),
+    ]
+    trial = Trial(fit, library_fit, Fit, known=known, fault=_silent, view=_without_note, tell=_tell)
     trial.on(_call(_ASCII))
     for cjk, other in ((0, 1), (1, 0), (1, rng.randint(1, 9)), (rng.randint(2, 9), 1)):
         per_character = rng.uniform(0.2, 1.2)

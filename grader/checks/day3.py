@@ -68,6 +68,16 @@ def _by_messages(messages: Sequence[Message], *_: object, **__: object) -> bool:
     return len(messages) > 10
 
 
+def _without_tools(
+    messages: Sequence[Message],
+    window: int,
+    threshold: float = 0.70,
+    meter: Any = None,
+    tools: object = None,
+) -> bool:
+    return library_should_compact(messages, window, threshold, meter)
+
+
 def trigger_proportion(should_compact: Function, rng: Random) -> str:
     """Compaction is triggered by the share of the window in use, not by the number of turns."""
     counted = (
@@ -80,7 +90,11 @@ def trigger_proportion(should_compact: Function, rng: Random) -> str:
         should_compact,
         library_should_compact,
         bool,
-        known=[Known(starter.should_compact, counted), Known(_by_messages, counted)],
+        known=[
+            Known(starter.should_compact, counted),
+            Known(_by_messages, counted),
+            Known(_without_tools, "the tool schemas were not counted: they ride along each time"),
+        ],
         # Every way to count turns says yes to the first and no to the second.
         evidence=[_question(many, 1_000_000), _question(few, 2_000)],
         tell=_share_in_words,

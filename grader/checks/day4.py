@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from compaction.calibration import TokenMeter
-from compaction.grouping import KINDS, PINNED_PREFIXES, Group
+from compaction.grouping import KINDS, PINNED_PREFIXES, Group, is_checklist, pair_results
 from compaction.grouping import group_messages as library_group_messages
 from compaction.messages import Message, calls_of, content_of, problems
 from compaction.session import load
@@ -168,6 +168,14 @@ def _kinds(given: Given, groups: list[Group]) -> list[str]:
     return [group.keep for group in groups for _ in range(group.start, group.end)]
 
 
+def _kinds_of_the_kept(given: Given, groups: list[Group]) -> list[str]:
+    """Return the kinds, those of plain messages left blank."""
+    return [
+        kind if message["role"] == "system" or is_checklist(message) else ""
+        for message, kind in zip(given.args[0], _kinds(given, groups), strict=True)
+    ]
+
+
 def _tell_kinds(given: Given, right: list[str], seen: list[str]) -> tuple[str, str]:
     first = next(i for i, pair in enumerate(zip(right, seen, strict=True)) if pair[0] != pair[1])
     message = h.outline([given.args[0][first]])[1:-1]
@@ -184,6 +192,28 @@ def _recent_messages(messages: Sequence[Message], keep_recent: int = 3) -> list[
         else group
         for group in library_group_messages(messages, 0)
     ]
+
+
+def _first_member_only(messages: Sequence[Message], keep_recent: int = 3) -> list[Group]:
+    """Ask only the first message of each group what it is."""
+    groups = library_group_messages(messages, keep_recent)
+    waiting = pair_results(messages)[1]
+    kinds = []
+    for number, group in enumerate(groups):
+        first = messages[group.start]
+        if first["role"] in ("system", "developer"):
+            kinds.append("system")
+        elif is_checklist(first):
+            kinds.append("pinned")
+        elif group.start in waiting:
+            kinds.append("unfinished")
+        else:
+            recent = number >= len(groups) - keep_recent
+            kinds.append("recent" if recent else "compressible")
+    return [replace(group, keep=kind) for group, kind in zip(groups, kinds, strict=True)]
+
+
+_ANY_MEMBER = "any message in a group may be the one that counts, not only its first"
 
 
 def group_unfinished(group_messages: Function, rng: Random) -> str:
@@ -203,6 +233,7 @@ def group_unfinished(group_messages: Function, rng: Random) -> str:
                 "the newest messages were counted, not the newest groups: a call and its "
                 "results count once",
             ),
+            Known(_first_member_only, _ANY_MEMBER),
         ],
         evidence=[_call([h.calls(rng, "a"), h.user(rng), h.answer(rng), h.user(rng)], 2)],
         fault=_no_partition,
@@ -225,6 +256,9 @@ def group_unfinished(group_messages: Function, rng: Random) -> str:
     # And what is newest is counted in groups: a round trip at the end is one of them.
     history = [*_no_answer(rng), *h.talk(rng, rng.randint(3, 6)), *h.round_trip(rng, "x", "y")]
     trial.on(_call(history, rng.randint(2, 3)))
+    # A call that waits inside the span of another one.
+    inside = [h.calls(rng, "o"), *_no_answer(rng), h.result(rng, "o")]
+    trial.on(_call([*inside, *h.talk(rng, rng.randint(4, 6))]))
     kept = [group.start for group in groups if group.keep == "unfinished"]
     return (
         f"✓ an early unfinished call is kept: message {', '.join(map(str, kept))} of "
@@ -269,7 +303,8 @@ def group_keep(group_messages: Function, rng: Random) -> str:
             Known(
                 _pinned_by_result,
                 "a tool result pinned itself by its text: a fetched page could stay for ever",
-            )
+            ),
+            Known(_first_member_only, _ANY_MEMBER),
         ],
         fault=_no_partition,
         view=_kinds,
@@ -280,6 +315,12 @@ def group_keep(group_messages: Function, rng: Random) -> str:
     for _ in range(5):
         keep_recent = rng.randint(0, 3)
         trial.on(_call(_kept(rng), keep_recent))
+    # What is kept may also stand between a call and its late result. That these are one group is
+    # the matter of group-atomic; here it is enough that the message itself is kept.
+    inside = replace(trial, view=_kinds_of_the_kept)
+    for role, text in (("system", "Be brief."), ("user", f"{PINNED_PREFIXES[0]}\nread, test")):
+        late = [h.calls(rng, "o"), {"role": role, "content": text}, h.result(rng, "o")]
+        inside.on(_call([*h.talk(rng, 2), *late, *h.talk(rng, rng.randint(4, 6))]))
     kept = [f"message {group.start} ({group.keep})" for group in groups if group.keep in KINDS[:2]]
     return f"✓ system instructions and checklist are kept: {', '.join(kept)}"
 

@@ -19,6 +19,9 @@ _OLDEST = Known(
 )
 
 
+_TOO_FEW = "when all others are gone and it is still too much, needed fields go too"
+
+
 def _call(state: dict[str, object], keep: int, needed: list[str]) -> Given:
     shown = "{" + ", ".join(f'"{name}": ...' for name in state) + "}"
     return given(f"fields_to_drop({shown}, {keep}, {needed})", state, keep, needed)
@@ -33,6 +36,19 @@ def _newest_first(state: dict[str, object], keep: int, needed: list[str]) -> lis
     kept = [name for name in state if name in needed]
     kept += [name for name in state if name not in needed]
     return kept[keep:][::-1]
+
+
+def _in_order_of_need(state: dict[str, object], keep: int, needed: list[str]) -> list[str]:
+    """Drop needed fields, when they must go, in the order in which they are listed."""
+    queue = [name for name in state if name not in needed]
+    queue += [name for name in needed if name in state]
+    return queue[: max(0, len(state) - keep)]
+
+
+def _never_needed(state: dict[str, object], keep: int, needed: list[str]) -> list[str]:
+    """Drop no needed field, however many are too many."""
+    surplus = max(0, len(state) - keep)
+    return [name for name in state if name not in needed][:surplus]
 
 
 def carry_budget(fields_to_drop: Function, rng: Random) -> str:
@@ -64,6 +80,11 @@ def carry_needed(fields_to_drop: Function, rng: Random) -> str:
         known=[
             _OLDEST,
             Known(_newest_first, "among fields that nobody needs the oldest goes first"),
+            Known(_never_needed, _TOO_FEW),
+            Known(
+                _in_order_of_need,
+                "the order of needed means nothing: of needed fields, too, the oldest goes first",
+            ),
         ],
         fault=_not_in_state,
     )
@@ -73,6 +94,10 @@ def carry_needed(fields_to_drop: Function, rng: Random) -> str:
         state = _state(rng, rng.randint(3, 9))
         needed = rng.sample(_FIELDS, rng.randint(1, 6))
         trial.on(_call(state, rng.randint(1, len(state)), needed))
+    for _ in range(3):
+        state = _state(rng, 7)
+        # All but one are needed, so some of those have to go as well.
+        trial.on(_call(state, rng.randint(2, 4), rng.sample([*state], 6)))
     return f"✓ what no later step needs goes first: {', '.join(dropped)} dropped, m3 and tip kept"
 
 
@@ -86,9 +111,18 @@ def _not_in_state(given: Given, dropped: list[str]) -> tuple[str, str] | None:
     return None
 
 
+def _unfit_to_run(given: Given, dropped: list[str]) -> tuple[str, str] | None:
+    """Name what the simulator could not go on with."""
+    state, keep, _needed = given.args
+    due = len(state) - keep
+    if len(dropped) < due:
+        return f"{due} fields, so that {keep} remain", f"{len(dropped)}: {', '.join(dropped)}"
+    return _not_in_state(given, dropped)
+
+
 def carry_run(fields_to_drop: Function, rng: Random) -> str:
     """In the simulator, keeping what is needed saves tokens at unchanged success."""
-    trial = Trial(fields_to_drop, library_fields_to_drop, [str], fault=_not_in_state)
+    trial = Trial(fields_to_drop, library_fields_to_drop, [str], fault=_unfit_to_run)
 
     def policy(state: dict[str, object], keep: int, needed: list[str]) -> list[str]:
         return trial.read(_call(state, keep, needed))

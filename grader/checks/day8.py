@@ -20,10 +20,19 @@ from grader.traps import day8 as starter
 # --- step-lines -------------------------------------------------------------------------
 
 
-def _step(estimate: int, window: int, auto_compact: bool = True) -> Given:
-    off = "" if auto_compact else ", auto_compact=False"
-    call = f"next_step({estimate}, {window}{off})"
-    return given(call, estimate, window, auto_compact=auto_compact)
+def _step(estimate: int, window: int, auto_compact: bool = True, **shares: float) -> Given:
+    options = {**shares} if auto_compact else {**shares, "auto_compact": False}
+    words = "".join(f", {name}={value}" for name, value in options.items())
+    call = f"next_step({estimate}, {window}{words})"
+    return given(call, estimate, window, **options)
+
+
+def _drawn_step(rng: Random, auto_compact: bool = True) -> Given:
+    """Draw a request near a line, and the shares that are handed in as well."""
+    window = rng.randrange(1000, 200_000, 100)
+    shares = {"threshold": rng.choice((0.5, 0.6, 0.7)), "emergency": rng.choice((0.8, 0.9))}
+    near = round(window * rng.choice([*shares.values()])) + rng.randint(-2, 2)
+    return _step(near, window, auto_compact, **shares)
 
 
 def _at_the_line(
@@ -40,6 +49,45 @@ def _at_the_line(
     return Decision.COMPACT_THRESHOLD if at else Decision.SEND
 
 
+def _above_the_emergency_line(
+    estimate: float,
+    window: int,
+    threshold: float = 0.80,
+    emergency: float = 0.95,
+    auto_compact: bool = True,
+) -> Decision:
+    """Fire above the emergency line, not at it already."""
+    if estimate > line_tokens(window, emergency):
+        return Decision.COMPACT_EMERGENCY
+    above = auto_compact and estimate > line_tokens(window, threshold)
+    return Decision.COMPACT_THRESHOLD if above else Decision.SEND
+
+
+def _threshold_first(
+    estimate: float,
+    window: int,
+    threshold: float = 0.80,
+    emergency: float = 0.95,
+    auto_compact: bool = True,
+) -> Decision:
+    """Ask the threshold before the emergency line."""
+    if auto_compact and estimate > line_tokens(window, threshold):
+        return Decision.COMPACT_THRESHOLD
+    at = estimate >= line_tokens(window, emergency)
+    return Decision.COMPACT_EMERGENCY if at else Decision.SEND
+
+
+def _fixed_shares(
+    estimate: float,
+    window: int,
+    threshold: float = 0.80,
+    emergency: float = 0.95,
+    auto_compact: bool = True,
+) -> Decision:
+    """Watch the lines at their defaults, whatever is handed in."""
+    return library_next_step(estimate, window, auto_compact=auto_compact)
+
+
 def _steps(next_step: Function) -> Trial:
     return Trial(
         next_step,
@@ -52,6 +100,16 @@ def _steps(next_step: Function) -> Trial:
                 "would be refused",
             ),
             Known(_at_the_line, "exactly at the threshold the request is still sent"),
+            Known(_above_the_emergency_line, "exactly at the emergency line it fires already"),
+            Known(_threshold_first, "where both lines are crossed, the emergency line is first"),
+            Known(_fixed_shares, "the lines lie at the shares that are handed in"),
+        ],
+        # One for each way but the last, so that no two of them look alike.
+        evidence=[
+            _step(7900, 8000, False),
+            _step(6400, 8000),
+            _step(7600, 8000),
+            _step(7900, 8000),
         ],
         tell=lambda given, right, seen: (right.value, seen.value),
     )
@@ -65,6 +123,7 @@ def step_threshold(next_step: Function, rng: Random) -> str:
         window = rng.randrange(1000, 200_000, 100)
         near = round(window * rng.choice((0.8, 0.95))) + rng.randint(-2, 2)
         trial.on(_step(near, window))
+        trial.on(_drawn_step(rng))
     return f"✓ window 8000: {', '.join(told)}"
 
 
@@ -75,6 +134,7 @@ def step_emergency(next_step: Function, rng: Random) -> str:
     for _ in range(20):
         window = rng.randrange(1000, 200_000, 100)
         trial.on(_step(round(window * 0.95) + rng.randint(-2, 2), window, False))
+        trial.on(_drawn_step(rng, False))
     return f"✓ window 8000, automatic compaction off: {', '.join(told)}"
 
 
@@ -92,18 +152,26 @@ def _passes(sizes: Sequence[int], report: Callable[[int], int]) -> Compact:
     """Return a compactor whose n-th pass leaves a history of ``sizes[n]`` tokens.
 
     What it leaves depends on what it is given, so that it can be called again from the start.
+    A loop that goes on though nothing is saved would have no end: after a few such passes next
+    to nothing is left, so that it comes to one, with a value that can be shown.
     """
 
     def compact(messages: list[Message]) -> Compaction:
         now = _count(messages)
         left = next((size for size in sizes if size < now), sizes[-1])
-        return Compaction([_of(left)], now, report(left), [], None, [])
+        in_vain = text_of(messages[0]).count("y") + 1 if left >= now else 0
+        after = [_of(left, in_vain) if in_vain <= _IN_VAIN else _of(8)]
+        return Compaction(after, now, report(left), [], None, [])
 
     return compact
 
 
-def _of(tokens: int) -> Message:
-    return {"role": "user", "content": "x" * (2 * (tokens - 7))}
+_IN_VAIN = 5
+
+
+def _of(tokens: int, in_vain: int = 0) -> Message:
+    """Return a message of so many tokens; its last letters tell the passes that saved nothing."""
+    return {"role": "user", "content": ("x" * (2 * (tokens - 7) - in_vain)) + "y" * in_vain}
 
 
 def _scale(factor: float, tokens: int) -> int:
@@ -132,6 +200,72 @@ def _by_another_counter(
     return Room(messages, estimates, stuck=False)
 
 
+def _on_while_not_larger(
+    messages: list[Message],
+    count: Callable[[list[Message]], int],
+    compact: Compact,
+    decide: Callable[[int], Decision],
+) -> Room:
+    """Give up when a pass has made it larger, and go on when it has saved nothing."""
+    estimates = [count(messages)]
+    while decide(estimates[-1]) != Decision.SEND:
+        shorter = compact(messages).messages
+        estimates.append(count(shorter))
+        if estimates[-1] > estimates[-2]:
+            return Room(messages, estimates, stuck=True)
+        messages = shorter
+    return Room(messages, estimates, stuck=False)
+
+
+def _on_whatever_comes(
+    messages: list[Message],
+    count: Callable[[list[Message]], int],
+    compact: Compact,
+    decide: Callable[[int], Decision],
+) -> Room:
+    """Never give up."""
+    estimates = [count(messages)]
+    while decide(estimates[-1]) != Decision.SEND:
+        messages = compact(messages).messages
+        estimates.append(count(messages))
+    return Room(messages, estimates, stuck=False)
+
+
+def _with_the_last_pass(
+    messages: list[Message],
+    count: Callable[[list[Message]], int],
+    compact: Compact,
+    decide: Callable[[int], Decision],
+) -> Room:
+    """Give back what the pass that saved nothing has left."""
+    estimates = [count(messages)]
+    while decide(estimates[-1]) != Decision.SEND:
+        messages = compact(messages).messages
+        estimates.append(count(messages))
+        if estimates[-1] >= estimates[-2]:
+            return Room(messages, estimates, stuck=True)
+    return Room(messages, estimates, stuck=False)
+
+
+def _one_pass(
+    messages: list[Message],
+    count: Callable[[list[Message]], int],
+    compact: Compact,
+    decide: Callable[[int], Decision],
+) -> Room:
+    """Make one pass and leave it at that."""
+    return library_make_room(
+        messages, count, compact, lambda tokens: _before_a_pass(tokens, count(messages), decide)
+    )
+
+
+def _before_a_pass(tokens: int, start: int, decide: Callable[[int], Decision]) -> Decision:
+    return decide(tokens) if tokens == start else Decision.SEND
+
+
+_ENDLESS = "a pass that saved nothing was followed by another: with a real compactor, without end"
+
+
 def _view(given: Given, room: Room) -> tuple[list[int], bool, int]:
     return room.estimates, room.stuck, _count(room.messages)
 
@@ -140,11 +274,15 @@ def _tell(
     given: Given, right: tuple[list[int], bool, int], seen: tuple[list[int], bool, int]
 ) -> tuple[str, str]:
     told = [
-        f"{' -> '.join(map(str, estimates))} tokens, {'stuck' if stuck else 'room made'}, "
-        f"{left} tokens left"
+        f"{_chain(estimates)} tokens, {'stuck' if stuck else 'room made'}, {left} tokens left"
         for estimates, stuck, left in (right, seen)
     ]
     return told[0], told[1]
+
+
+def _chain(estimates: Sequence[int]) -> str:
+    shown = [str(estimate) for estimate in estimates]
+    return " -> ".join(shown if len(shown) <= 5 else [*shown[:4], "…", shown[-1]])
 
 
 def _rooms(make_room: Function) -> Trial:
@@ -161,6 +299,13 @@ def _rooms(make_room: Function) -> Trial:
                 _by_another_counter,
                 "a second counter judged the pass: two counters never agree on what fits",
             ),
+            Known(_on_while_not_larger, _ENDLESS),
+            Known(_on_whatever_comes, _ENDLESS),
+            Known(
+                _with_the_last_pass,
+                "where it is stuck, the messages from before the pass that saved nothing are due",
+            ),
+            Known(_one_pass, "it stopped after one pass: decide had not said send yet"),
         ],
         view=_view,
         tell=_tell,
@@ -174,6 +319,7 @@ def room_passes(make_room: Function, rng: Random) -> str:
     helped = trial.on(_room(7900, [7000, 3800], int, honest))
     stuck = trial.on(_room(7900, [7000, 7000], int, honest))
     trial.on(_room(6400, [100], int, honest))
+    trial.on(_room(7000, [8000], int, honest))
     for _ in range(8):
         sizes = sorted(rng.sample(range(3000, 9000), 3), reverse=True)
         trial.on(_room(rng.randint(6000, 12_000), sizes, int, honest))
@@ -213,6 +359,19 @@ def _oldest_first(costs: Sequence[int], budget: int) -> Packing:
     return Packing(kept, [i for i in range(len(costs)) if i not in kept])
 
 
+def _newest_until_full(costs: Sequence[int], budget: int) -> Packing:
+    """Fill from the newest, and stop at the first unit that does not fit."""
+    first = len(costs)
+    while first and sum(costs[first - 1 :]) <= budget:
+        first -= 1
+    return Packing(list(range(first, len(costs))), list(range(first)))
+
+
+def _as_they_came(costs: Sequence[int], budget: int) -> Packing:
+    """Name the positions in the order of the search."""
+    return Packing(*(positions[::-1] for positions in library_pack(costs, budget)))
+
+
 def _packs(pack: Function) -> Trial:
     return Trial(
         pack,
@@ -224,6 +383,11 @@ def _packs(pack: Function) -> Trial:
                 "the loop stopped at the first unit that does not fit, and all newer ones are gone",
             ),
             Known(_oldest_first, "it was filled from the oldest: the newest unit comes first"),
+            Known(
+                _newest_until_full,
+                "the search ended at the first unit that does not fit: an older one may be smaller",
+            ),
+            Known(_as_they_came, "the positions are due in ascending order"),
         ],
     )
 

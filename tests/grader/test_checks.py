@@ -11,9 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction import calibration
-from compaction.budget import PATHS, Row, budget_table, should_compact, sizes_by_path
-from compaction.calibration import Fit, Sample, TokenMeter, fit
-from compaction.grouping import Group, group_messages, pair_results
+from compaction.budget import (
+    PATHS,
+    Row,
+    budget_table,
+    line_tokens,
+    should_compact,
+    sizes_by_path,
+)
+from compaction.calibration import Fit, Sample, TokenMeter, fit, limit_coefficient, mean_error
+from compaction.documents import Packing
+from compaction.engine import Decision, Room
+from compaction.grouping import Group, group_messages, is_checklist, pair_results
 from compaction.messages import text_of
 from compaction.probes import Probe, ProbeReport, fold, verify
 from compaction.summary import Compaction, compact
@@ -359,7 +368,6 @@ UNKNOWN: list[tuple[str, Function]] = [
     ("estimate-cjk", lambda *_: 2),
     ("estimate-cjk", lambda text, *_: len(text)),
     ("estimate-cjk", lambda text, *_: len(text.encode()) // 4),
-    ("estimate-cjk", lambda text, *_: estimate(text)),  # the coefficients are ignored
     ("calibrate-fit", changed(fit, coefficients=Coefficients(0.5, 0.51))),
     ("calibrate-fit", changed(fit, error_after=0.0)),
     ("calibrate-fit", changed(fit, degenerate=True)),
@@ -472,16 +480,160 @@ def counted_path_by_path(messages: Any, window: int, meter: Any, tools: Any = No
     return rows
 
 
+def term_by_term(text: str, prices: Coefficients = DEFAULT) -> int:
+    cjk = count_chars(text).cjk
+    return math.ceil(prices.cjk * cjk) + math.ceil(prices.other * (len(text) - cjk))
+
+
+def solved(bound: float, limit: Function) -> Function:
+    def by_least_squares(samples: Any, active: Coefficients = DEFAULT) -> Fit:
+        if len(samples) < 3:
+            return fit(samples, active)
+        xx, yy = sum(s.cjk**2 for s in samples), sum(s.other**2 for s in samples)
+        xy = sum(s.cjk * s.other for s in samples)
+        determinant = xx * yy - xy**2
+        if abs(determinant) <= bound * xx * yy:
+            return fit(samples, active)
+        xt = sum(s.cjk * s.tokens for s in samples)
+        yt = sum(s.other * s.tokens for s in samples)
+        a, b = (xt * yy - yt * xy) / determinant, (xx * yt - xy * xt) / determinant
+        pair = Coefficients(limit(a), limit(b))
+        errors = mean_error(samples, active), mean_error(samples, pair)
+        return Fit(pair, len(samples), *errors, False, True, "solved")
+
+    return by_least_squares
+
+
+def one_price(samples: Any, active: Coefficients, pair: Coefficients, calibrated: bool) -> Fit:
+    found = fit(samples, active)
+    if not found.degenerate:
+        return found
+    after = mean_error(samples, pair)
+    return dataclasses.replace(found, coefficients=pair, error_after=after, calibrated=calibrated)
+
+
+def tokens_by_characters(samples: Any, active: Coefficients = DEFAULT) -> Fit:
+    price = sum(s.tokens for s in samples) / sum(s.cjk + s.other for s in samples)
+    return one_price(samples, active, Coefficients(price, price), True)
+
+
+def no_price_at_all(samples: Any, active: Coefficients = DEFAULT) -> Fit:
+    return one_price(samples, active, active, False)
+
+
+def without_tools(
+    messages: Any, window: int, threshold: float = 0.7, meter: Any = None, tools: Any = None
+) -> bool:
+    return bool(10 * meter.count(messages) > round(10 * threshold * window, 6))
+
+
+def by_the_first_member(messages: Any, keep_recent: int = 3) -> list[Group]:
+    alone = [
+        "system" if m["role"] in ("system", "developer") else group.keep
+        for m, group in zip(messages, one_each(messages), strict=True)
+    ]
+    groups = group_messages(messages, keep_recent)
+    return [
+        dataclasses.replace(
+            group,
+            keep=alone[group.start]
+            if alone[group.start] != "compressible"
+            else "recent"
+            if number >= len(groups) - keep_recent
+            else "compressible",
+        )
+        for number, group in enumerate(groups)
+    ]
+
+
+def one_each(messages: Any) -> list[Group]:
+    waiting = pair_results(messages)[1]
+    kinds = []
+    for position, message in enumerate(messages):
+        pinned = message["role"] != "tool" and is_checklist(message)
+        kinds.append(
+            "pinned" if pinned else "unfinished" if position in waiting else "compressible"
+        )
+    return [Group(i, i + 1, kind) for i, kind in enumerate(kinds)]
+
+
+def unneeded_only(state: Any, keep: int, needed: Any) -> list[str]:
+    return [name for name in state if name not in needed][: max(0, len(state) - keep)]
+
+
+def needed_as_listed(state: Any, keep: int, needed: Any) -> list[str]:
+    queue = [n for n in state if n not in needed] + [n for n in needed if n in state]
+    return queue[: max(0, len(state) - keep)]
+
+
+def step(at_emergency: bool = True, threshold_first: bool = False, shares: Any = None) -> Function:
+    def decide(
+        estimate: float,
+        window: int,
+        threshold: float = 0.80,
+        emergency: float = 0.95,
+        auto_compact: bool = True,
+    ) -> Decision:
+        threshold, emergency = shares or (threshold, emergency)
+        line = line_tokens(window, emergency)
+        over = auto_compact and estimate > line_tokens(window, threshold)
+        if (estimate >= line if at_emergency else estimate > line) and not (
+            threshold_first and over
+        ):
+            return Decision.COMPACT_EMERGENCY
+        return Decision.COMPACT_THRESHOLD if over else Decision.SEND
+
+    return decide
+
+
+def room(gives_up: Function, late: bool = False, most: int = 1000) -> Function:
+    def make(messages: Any, count: Any, compact: Any, decide: Any) -> Room:
+        sizes = [count(messages)]
+        while decide(sizes[-1]) is not Decision.SEND and len(sizes) <= most:
+            shorter = compact(messages).messages
+            sizes.append(count(shorter))
+            if gives_up(sizes[-1], sizes[-2]):
+                return Room(shorter if late else messages, sizes, True)
+            messages = shorter
+        return Room(messages, sizes, False)
+
+    return make
+
+
+def packed(stop: bool = False, ascending: bool = True) -> Function:
+    def fill(costs: Any, budget: int) -> Packing:
+        kept: list[int] = []
+        for position in reversed(range(len(costs))):
+            if costs[position] <= budget:
+                kept.append(position)
+                budget -= costs[position]
+            elif stop:
+                break
+        dropped = [i for i in reversed(range(len(costs))) if i not in kept]
+        return Packing(kept[::-1], dropped[::-1]) if ascending else Packing(kept, dropped)
+
+    return fill
+
+
 # The same faults, written by somebody else: the reason is the same.
 KNOWN: list[tuple[str, Function, str]] = [
     ("estimate-latin", rounded(math.floor), "not rounded up"),
     ("estimate-latin", rounded(round), "not rounded up"),
     ("estimate-cjk", four_characters, "one rule for all text"),
     ("estimate-cjk", rounded(math.floor), "not rounded up"),
+    ("estimate-cjk", lambda text, *_: estimate(text), "default prices were used"),
+    ("estimate-cjk", term_by_term, "each term was rounded up by itself"),
     ("calibrate-fit", day2.fit, "counted, not fitted"),
+    ("calibrate-fit", lambda s, a=DEFAULT: fit(s, a, 4), "three usable samples are enough"),
+    ("calibrate-fit", solved(1e-6, lambda price: price), "limited to 0.01 to 4"),
+    ("calibrate-singular", solved(0, limit_coefficient), "Sxx · Syy"),
+    ("calibrate-singular", solved(0, lambda price: price), "Sxx · Syy"),
+    ("calibrate-singular", tokens_by_characters, "no least squares"),
+    ("calibrate-singular", no_price_at_all, "one for every character is due"),
     ("calibrate-few", lambda s, a=DEFAULT: fit(s, a, 1), "fitted all the same"),
     ("trigger-proportion", turns_over(3), "counted turns"),
     ("trigger-proportion", turns_over(15), "counted turns"),
+    ("trigger-proportion", without_tools, "tool schemas were not counted"),
     ("budget-table", lambda *a, **k: [r for r in budget_table(*a, **k) if r.tokens], "left out"),
     ("budget-table", counted_path_by_path, "rounded up by itself"),
     ("group-atomic", everything("recent"), "one message a group"),
@@ -489,12 +641,26 @@ KNOWN: list[tuple[str, Function, str]] = [
     ("group-unfinished", day4.group_messages, "nobody has answered"),
     ("group-unfinished", newest_messages, "newest messages were counted"),
     ("group-keep", pinned_by_text, "pinned itself by its text"),
+    ("group-unfinished", by_the_first_member, "any message in a group"),
+    ("group-keep", by_the_first_member, "any message in a group"),
     ("group-no-orphans", day4.group_messages, "its result stayed behind"),
     ("compact-abandons", day5.compact, "used as it arrived"),
     ("probe-survives", without_folding, "white space"),
     ("probe-survives", found_anywhere, "pieced together from two messages"),
     ("probe-survives", found_in_any_letters, "upper and lower case count"),
     ("probe-control", day6.verify, "answer was believed"),
+    ("carry-needed", unneeded_only, "needed fields go too"),
+    ("carry-needed", needed_as_listed, "order of needed means nothing"),
+    ("step-threshold", step(at_emergency=False), "exactly at the emergency line"),
+    ("step-threshold", step(threshold_first=True), "the emergency line is first"),
+    ("step-threshold", step(shares=(0.8, 0.95)), "shares that are handed in"),
+    ("step-emergency", step(shares=(0.8, 0.95)), "shares that are handed in"),
+    ("room-passes", room(lambda now, before: now > before), "without end"),
+    ("room-passes", room(lambda now, before: False), "without end"),
+    ("room-passes", room(lambda now, before: now >= before, late=True), "before the pass"),
+    ("room-passes", room(lambda now, before: now >= before, most=1), "after one pass"),
+    ("pack-newest", packed(stop=True), "older one may be smaller"),
+    ("pack-all", packed(ascending=False), "ascending order"),
 ]
 
 
@@ -506,6 +672,17 @@ def test_a_known_fault_is_explained(check_id: str, function: Function, reason: s
         result = run_check(CHECKS[check_id], function, seed)
         assert result.failure is not None, result
         assert reason in str(result.failure.why), result.failure
+
+
+def test_too_few_dropped_fields_stop_the_run_with_a_line_of_ours() -> None:
+    failure = run_check(CHECKS["carry-run"], unneeded_only, 5).failure
+    assert failure is not None and failure.call.startswith("fields_to_drop(")
+    assert "remain" in failure.expected
+
+
+def test_a_loop_without_an_end_comes_to_one() -> None:
+    failure = run_check(CHECKS["room-passes"], room(lambda *_: False), 5).failure
+    assert failure is not None and "…" in failure.got and len(str(failure)) < 500
 
 
 def test_the_four_lines_of_the_first_failure() -> None:
