@@ -147,7 +147,7 @@ def _lock(file: IO[str]) -> bool:
 class Record:
     """What was graded, and what came of it; the report is made from these.
 
-    ``answered`` says for each answer that a person grades whether there is one.
+    ``answers`` has a digest of each answer that waits for a person, or has been graded by one.
     """
 
     student: str
@@ -549,7 +549,7 @@ class Writer:
             marked.digest,
             version,
             marked.marks,
-            marked.answers,
+            {name: d for name, d in marked.answers.items() if name not in marked.untouched},
             marked.problems,
             marked.attention,
             marked.reason,

@@ -626,7 +626,7 @@ class _Taken:
             return lab_of(waiting), waiting
         except NotebookError as error:
             self._lay_aside(waiting)
-            raise _Refusal(str(error).removeprefix(f"{waiting}: ")) from None
+            raise _Refusal(fault_of(error, waiting)) from None
 
     def _lay_aside(self, waiting: Path) -> None:
         """Keep what belongs to nobody, or to no lab."""
@@ -725,6 +725,11 @@ def read_file(path: Path) -> bytes:
         return _read_file(path)
     except _Refusal as refusal:
         raise ValueError(str(refusal)) from None
+
+
+def fault_of(error: NotebookError, path: Path) -> str:
+    """Return what is wrong with a notebook, without its path and the advice to its learner."""
+    return str(error).removeprefix(f"{path}: ").partition("; move this file away")[0]
 
 
 def filling_fault(data: bytes) -> str:

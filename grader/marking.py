@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from grader.checks import CHECKS, Check, Result
 from grader.feedback import NOT_YET, PASSED, printable, score_entry
-from grader.intake import filling_fault
+from grader.intake import fault_of, filling_fault
 from grader.workbook import Cell, LabNotebook, NotebookError, read_notebook
 from grader.writing import render
 
@@ -65,7 +65,7 @@ class Mark:
     """What came of a check. ``lines`` is what the learner reads, ``why`` the trap if known.
 
     ``kind`` is ``passed``, ``wrong`` (an answer), ``raised`` (an exception of the learner's) or
-    ``stopped`` (by a limit, or for reaching for the library's own answer).
+    ``stopped``: no answer, for a limit, a cell that failed, or reaching for the library's own.
     """
 
     id: str
@@ -162,7 +162,7 @@ def _read(job: Job) -> tuple[LabNotebook, list[dict[str, Any]]]:
         try:
             return read_notebook(path), cells
         except NotebookError as error:
-            raise NotebookError(str(error).removeprefix(f"{path}: ")) from None
+            raise NotebookError(fault_of(error, path)) from None
 
 
 def source_of(cell: dict[str, Any]) -> str:

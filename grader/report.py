@@ -28,7 +28,7 @@ from grader.gradebook import ROOT, Course, Record, records_of
 from grader.marking import Mark
 from grader.writing import write_whole
 
-WORDS = {"passed": "passed", "wrong": "wrong answer", "raised": "exception", "stopped": "stopped"}
+WORDS = {"passed": "passed", "wrong": "wrong answer", "raised": "exception", "stopped": "no answer"}
 """What came of a check, as the page says it."""
 
 
@@ -92,7 +92,6 @@ def read_class(course: Course) -> Class:
 def _scores(course: Course) -> dict[tuple[str, str, str], Score]:
     from nbgrader.api import (
         Assignment,
-        BaseCell,
         Grade,
         Gradebook,
         GradeCell,
@@ -105,14 +104,13 @@ def _scores(course: Course) -> dict[tuple[str, str, str], Score]:
             book.db.query(
                 SubmittedAssignment.student_id,
                 Assignment.name,
-                BaseCell.name,
+                GradeCell.name,
                 Grade.score,
                 GradeCell.max_score,
                 Grade.needs_manual_grade,
                 Grade.manual_score,
             )
             .select_from(Grade)
-            .join(BaseCell, BaseCell.id == Grade.cell_id)
             .join(GradeCell, GradeCell.id == Grade.cell_id)
             .join(SubmittedNotebook, SubmittedNotebook.id == Grade.notebook_id)
             .join(SubmittedAssignment, SubmittedAssignment.id == SubmittedNotebook.assignment_id)
@@ -201,6 +199,7 @@ table { border-collapse: collapse; } td, th { padding: .3rem .8rem .3rem 0; text
   vertical-align: top; border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
 th { font-weight: 600; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums;
   white-space: nowrap; overflow-wrap: normal; }
+td:first-child { min-width: 9rem; } td:nth-child(2) { min-width: 5rem; }
 .wide { overflow-x: auto; } details { margin: .2rem 0; } summary { cursor: pointer; }
 code, pre { font: .88em/1.45 ui-monospace, monospace; } pre { margin: .3rem 0 .6rem; padding: .5rem;
   background: var(--soft); overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; }
@@ -233,12 +232,12 @@ def page(known: Class) -> str:
         _said(len(known.records), "submission"),
         _said(len(known.slugs), "lab"),
     )
-    places = ("labs", "Labs"), ("checks", "Checks"), ("traps", "Traps")
-    places += ("person", "Needs a person"), ("scores", "Scores")
+    places = {"labs": "Labs", "checks": "Checks", "traps": "Traps"}
+    places |= {"person": "Needs a person", "scores": "Scores"}
     sections = [
         f"<h1>{title}</h1>",
         f'<p class="soft">{", ".join(counts)}</p>',
-        "<nav>" + "".join(f'<a href="#{to}">{word}</a>' for to, word in places) + "</nav>",
+        "<nav>" + "".join(f'<a href="#{to}">{word}</a>' for to, word in places.items()) + "</nav>",
         '<h2 id="labs">Labs</h2>',
         _labs(known),
         '<h2 id="checks">Which check fails for whom</h2>',
@@ -318,7 +317,7 @@ def _picture(known: Class) -> str:
         parts.append(f'<text x="{left + width + 12}" y="{top + 16}">{told}</text>')
     parts.append("</svg>")
     keys = "".join(
-        f'<span class="key"><svg width="22" height="14" viewBox="0 0 22 14">{_PATTERNS}'
+        '<span class="key"><svg width="22" height="14" viewBox="0 0 22 14">'
         f'<rect class="{kind}" width="22" height="14"/></svg> {word}</span>'
         for kind, word in WORDS.items()
     )
@@ -418,9 +417,10 @@ def _score_table(known: Class) -> str:
             if record is not None and record.late:
                 text += " late"
             points += total[0] if total else 0
-            cells.append(_e(text) or "not handed in")
+            cells.append(_e(text) or '<span title="not handed in">–</span>')
         rows.append([*cells, f"{points:g}"])
-    return _table(("Learner", *map(_e, known.slugs), "Points"), rows, 1)
+    told = "<p class='soft'>Points with what a person has given. –: not handed in.</p>"
+    return told + _table(("Learner", *map(_e, known.slugs), "Points"), rows, 1)
 
 
 def _totals(known: Class) -> dict[tuple[str, str], tuple[float, float]]:
@@ -455,7 +455,7 @@ def table(known: Class) -> str:
         )
     for who, what, why in needing(known):
         cells = map(_plain, (who, what, "", "needs a person"))
-        writer.writerow([*cells, "", "", "", _plain(why), ""])
+        writer.writerow([*cells, "", "", _plain(why), "", ""])
     return out.getvalue()
 
 
