@@ -77,8 +77,10 @@ def _read_settings(receive: Callable[[int], bytes]) -> dict[str, Any]:
 
 def _preload(settings: dict[str, Any]) -> None:
     """Load the library, so that a forked process has it at once."""
-    sys.path.insert(0, settings["library"])
     sys.path += settings["packages"]
+    if settings["library"] is None:
+        return
+    sys.path.insert(0, settings["library"])
     importlib.import_module("compaction._withheld")
     for name in settings["preload"]:
         with contextlib.suppress(Exception):  # it will say so to those who import it

@@ -205,11 +205,11 @@ def open_to_all(folder: Path) -> None:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-def start_warden(level: str, folder: Path, library: Path, scratch_bytes: int) -> Warden:
+def start_warden(level: str, folder: Path, library: Path | None, scratch_bytes: int) -> Warden:
     """Start the program inside at a level of isolation.
 
-    ``folder`` holds the program's files, ``library`` the copy of the library, and ``folder``
-    has room for an empty folder. Raises JailError where the level does not work.
+    ``folder`` holds the program (see ``write_program``), ``library`` a copy of the library; with
+    None, to see whether a level works. Raises JailError where it does not.
     """
     reasons = []
     for way in _ways(level, folder, library, scratch_bytes):
@@ -265,15 +265,15 @@ class _Way:
     user: int | None = None
 
 
-def _ways(level: str, folder: Path, library: Path, scratch_bytes: int) -> Iterator[_Way]:
+def _ways(level: str, folder: Path, library: Path | None, scratch_bytes: int) -> Iterator[_Way]:
     """Yield the ways to reach a level, best first."""
     if sys.platform != "linux" and level != "process":
         raise JailError(f"{level}: only on Linux")
     program, packages = str(folder / "program"), package_folders()
     settings = {
-        "library": str(library),
+        "library": str(library) if library else None,
         "packages": packages,
-        "preload": [name for name in PRELOADED if (library / f"compaction/{name}.py").exists()],
+        "preload": list(PRELOADED),
         "fenced": level != "process",
         "nest": level != "process",
         # The first process of the namespace and the program; else all that the user has.
@@ -286,7 +286,7 @@ def _ways(level: str, folder: Path, library: Path, scratch_bytes: int) -> Iterat
             yield _Way(run, settings, NOBODY)
         yield _Way(run, settings)
         return
-    places = [*system_places(), *packages, program, str(library)]
+    places = [*system_places(), *packages, program, *([str(library)] if library else [])]
     if level == "namespace":
         build = {
             "root": str(folder / "root"),

@@ -170,11 +170,11 @@ class Sandbox:
 
     @property
     def isolation(self) -> str:
-        """The level in force; found out by starting the program inside."""
+        """The level in force; found out by starting the program inside, with no library."""
         if self._level is None:
             with self._lock:
                 if _CAN_HAND_OVER:
-                    self._warden(())
+                    self._start_warden(None).close()
                 else:
                     self._settle_for_process([f"{sys.platform} has none"])
         assert self._level is not None
@@ -228,9 +228,11 @@ class Sandbox:
     def _warden(self, withheld: tuple[str, ...]) -> jail.Warden:
         """Return a program inside that is loaded with this copy of the library."""
         warden = self._wardens.get(withheld)
-        if warden is not None and warden.is_alive:
-            return warden
-        library = self.library(withheld)
+        if warden is None or not warden.is_alive:
+            warden = self._wardens[withheld] = self._start_warden(self.library(withheld))
+        return warden
+
+    def _start_warden(self, library: Path | None) -> jail.Warden:
         levels = self._wanted if self._level is None else (self._level,)
         reasons: list[str] = []
         for level in levels:
@@ -242,7 +244,6 @@ class Sandbox:
                 reasons.append(f"{level}: {reason}")
                 continue
             self._level = level
-            self._wardens[withheld] = warden
             return warden
         raise SandboxMissing(_MISSING + "; ".join(reasons))
 
@@ -318,6 +319,8 @@ class _Process:
         self._lock, self._warden, self._number, self._pipe = lock, warden, number, pipe
         self.scratch = scratch
         self.preload: dict[str, Any] = {}
+        # Whether the learner's code cannot have done it when the program inside is gone.
+        self.is_out_of_reach = warden.lasting and scratch is None
         self._came = bytearray()
 
     def write(self, data: bytes, until: float) -> None:
@@ -353,6 +356,7 @@ class _DirectProcess(_Process):
     def __init__(self, folder: Path, library: Path) -> None:
         from queue import Queue
 
+        self.is_out_of_reach = False
         self.scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=folder))
         self.preload = {
             "library": str(library),
@@ -537,15 +541,16 @@ class Child:
         self._process = process = self._sandbox.open(self._withheld)
         self._peer = wire.Peer(self._send, self._receive, self._limits.calls_back)
         scratch = str(process.scratch or SCRATCH)
-        self._ask(
-            {
-                "limits": asdict(self._limits),
-                "scratch": scratch,
-                "environment": {"HOME": scratch, "TMPDIR": scratch, **_ENVIRONMENT},
-                **process.preload,
-            },
-            self._limits.cell_s,
-        )
+        first = {
+            "limits": asdict(self._limits),
+            "scratch": scratch,
+            "environment": {"HOME": scratch, "TMPDIR": scratch, **_ENVIRONMENT},
+            **process.preload,
+        }
+        try:
+            self._ask(first, _START_S)
+        except (Died, Garbled) as fault:  # nothing of the learner's is there yet
+            raise jail.JailError(f"a process in the sandbox does not start: {fault}") from None
 
     def _run_pieces(self, pieces: Sequence[int], needed: Sequence[int]) -> bool:
         """Run the pieces, each within its time; False when one of them ended the process."""
@@ -627,8 +632,9 @@ class Child:
         except _Ended:
             self._end()
             raise
-        if len(self.printed) < self._limits.output_chars:
-            self.printed += _clean(answer.get("printed"), self._limits.output_chars)
+        room = self._limits.output_chars - len(self.printed)
+        if room > 0:
+            self.printed += _clean(answer.get("printed"), room)
         return answer
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -667,6 +673,8 @@ class Child:
         """Say why the process is gone."""
         process, self._process = self._process, None
         ending = process.end(is_ending=True) if process is not None else None
+        if ending is None and process is not None and process.is_out_of_reach:
+            raise jail.JailError("the program in the sandbox was killed")
         if ending is None or ending.code == 0:
             return Died("ended its process instead of answering")
         # Out of processor time: a signal of its own, or SIGKILL where that cannot be delivered.
@@ -707,6 +715,8 @@ class Child:
         for number, text in told if isinstance(told, list) else []:
             self.faults[self._cells[number][0]] = _clean(text, 300)
 
+
+_START_S = 30.0  # it takes a hundredth of a second; this is for a machine that does not keep up
 
 _ENVIRONMENT = {
     "LANG": "C.UTF-8",
@@ -783,12 +793,17 @@ def grade(
     results: dict[str, Result] = {}
     for function in dict.fromkeys(check.function for check in asked):
         own = [check for check in asked if check.function == function]
-        left_s = max(0.1, until - time.monotonic())
-        cells = exercises.get(function, ())
-        child = Child(sandbox, cells, function, withheld, replace(limits, submission_s=left_s))
-        with child:
-            child.run_cells()
-            results.update(_grade_function(child, own, seed))
+
+        def grade_one(name: str = function, own: Sequence[Check] = own) -> dict[str, Result]:
+            left = replace(limits, submission_s=max(0.1, until - time.monotonic()))
+            with Child(sandbox, exercises.get(name, ()), name, withheld, left) as child:
+                child.run_cells()
+                return _grade_function(child, own, seed)
+
+        try:
+            results |= grade_one()
+        except jail.JailError:  # once more: what happened to the sandbox may not happen again
+            results |= grade_one()
     return [results[check.id] for check in asked]
 
 

@@ -541,15 +541,43 @@ def test_the_program_inside_serves_many(best: Sandbox) -> None:
         assert [warden.process_id for warden in best._wardens.values()] == before
 
 
+@pytest.mark.sandbox
 @pytest.mark.skipif(not LINUX, reason="elsewhere every notebook has its own")
-def test_when_the_program_inside_is_killed_another_one_is_started(best: Sandbox) -> None:
-    with run(best, "def f(): return 1") as child:
-        for warden in list(best._wardens.values()):
-            os.killpg(warden.process_id, 9)
-            warden._process.wait()
-        with pytest.raises(Died):
+@pytest.mark.parametrize("level", ["bwrap", "namespace"])
+def test_when_the_program_inside_is_killed_another_one_is_started(level: str) -> None:
+    with opened(level) as place, run(place, "def f(): return 1") as child:
+        kill_wardens(place)
+        with pytest.raises(jail.JailError, match="the program in the sandbox was killed"):
             child.function("f")()
         assert child.function("f")() == 1
+
+
+def kill_wardens(place: Sandbox) -> None:
+    for warden in list(place._wardens.values()):
+        os.killpg(warden.process_id, 9)
+        warden._process.wait()
+    while _mentioning(place._own):
+        time.sleep(0.01)
+
+
+@pytest.mark.sandbox
+@pytest.mark.skipif(not LINUX, reason="elsewhere every notebook has its own")
+def test_a_killed_program_costs_nobody_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = {"estimate": [imports(1), source_of(EXERCISES[0].solution())]}
+    checks = [CHECKS["estimate-latin"], CHECKS["estimate-cjk"]]
+    with opened("bwrap") as place:
+        runs = Child.run_cells
+        killed = []
+
+        def run_and_kill(child: Child, whole: bool = False) -> None:
+            runs(child, whole)
+            if not killed:
+                kill_wardens(place)
+                killed.append(child)
+
+        monkeypatch.setattr(Child, "run_cells", run_and_kill)
+        assert all(result.passed for result in grade(place, cells, checks))
+        assert killed
 
 
 def test_sandboxes_share_copies_of_the_library(tmp_path: Path) -> None:
