@@ -54,10 +54,16 @@ def content_of(message: Mapping[str, Any]) -> str:
 def _part_text(part: object) -> str:
     if isinstance(part, str):
         return part
-    if isinstance(part, Mapping) and part.get("type") not in _IMAGE_PARTS:
+    if isinstance(part, Mapping) and not _is_image(part):
         text = part.get("text", part.get("refusal"))
         return text if isinstance(text, str) else ""
     return ""
+
+
+def _is_image(part: object) -> bool:
+    # A type may be anything in a file, even what no set can be asked for.
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    return isinstance(kind, str) and kind in _IMAGE_PARTS
 
 
 def calls_of(message: Mapping[str, Any]) -> list[Call]:
@@ -152,7 +158,7 @@ def image_count(messages: Iterable[Mapping[str, Any]]) -> int:
     1
     """
     return sum(
-        isinstance(part, Mapping) and part.get("type") in _IMAGE_PARTS
+        _is_image(part)
         for message in messages
         if isinstance(parts := message.get("content"), Sequence) and not isinstance(parts, str)
         for part in parts

@@ -63,6 +63,7 @@ def result(call_id="c1", content="ok"):
         ([{"type": "text"}], ""),
         ([{"type": "text", "text": None}], ""),
         ([{"type": "text", "text": 7}], ""),
+        ([{"type": {"a": 1}, "text": "one"}, {"type": ["b"]}, {"type": 7}], "one"),
         ([{"type": "image_url", "image_url": {"url": BASE64}}], ""),
         ([{"type": "image_url", "text": "alt", "image_url": {"url": BASE64}}], ""),
         ([{"type": "input_image", "image_url": BASE64}], ""),
@@ -166,6 +167,7 @@ def test_images_are_counted_and_their_data_is_no_text():
         {"role": "user", "content": "image_url"},
         {"role": "user", "content": None},
         {"role": "user", "content": ["image_url"]},
+        {"role": "user", "content": [{"type": ["image_url"]}, {"type": {"image_url": 1}}]},
     ]
     assert image_count(history) == 4
     assert "base64" not in transcript(history)
