@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Protocol
 
 from compaction.calibration import Size, meter, size_of
@@ -13,9 +14,9 @@ from compaction.messages import (
     MEMORY_PREFIX,
     PROJECT_PREFIX,
     REFERENCE_PREFIX,
+    SUMMARY_PREFIX,
     Message,
     content_of,
-    is_summary,
 )
 from compaction.tokens import DEFAULT, Coefficients
 
@@ -138,7 +139,7 @@ def path_of(message: Mapping[str, Any]) -> str:
         return "memory"
     if text.startswith(REFERENCE_PREFIX):
         return "injected references"
-    if is_summary(message):
+    if text.startswith(SUMMARY_PREFIX):
         return "compaction summaries"
     return "conversation"
 
@@ -199,8 +200,11 @@ def share_out(total: int, weights: Mapping[str, float]) -> dict[str, int]:
     >>> share_out(10, {"a": 1.0, "b": 1.0, "c": 1.0})
     {'a': 4, 'b': 3, 'c': 3}
     """
-    whole = sum(weights.values())
-    exact = {name: total * weight / whole if whole else 0.0 for name, weight in weights.items()}
+    # Fractions, because a float rounds a large total and the parts would miss it.
+    whole = sum(map(Fraction, weights.values()))
+    exact = {
+        name: total * Fraction(weight) / whole if whole else 0 for name, weight in weights.items()
+    }
     parts = {name: math.floor(value) for name, value in exact.items()}
     by_remainder = sorted(exact, key=lambda name: parts[name] - exact[name])
     for name in by_remainder[: total - sum(parts.values()) if whole else 0]:

@@ -152,7 +152,7 @@ def test_the_agreed_beginnings_are_one_thing():
         ("user", "[memory] x", "memory"),
         ("user", "[reference] x", "injected references"),
         ("user", f"{SUMMARY_PREFIX}\nx", "compaction summaries"),
-        ("assistant", f"{SUMMARY_PREFIX}\nx", "conversation"),
+        ("assistant", f"{SUMMARY_PREFIX}\nx", "compaction summaries"),
         ("user", "[todo] x", "conversation"),
         ("assistant", "[todo] x", "conversation"),
         ("user", " [memory] not at the beginning", "conversation"),
@@ -266,6 +266,8 @@ def test_used_is_the_share_of_the_allowance():
         # 3.5, 2.25, 1.25: the largest remainder takes the one that is left.
         (7, (14, 9, 5), (4, 2, 1)),
         (100, (2, 3, 5), (20, 30, 50)),
+        # More than a float can hold.
+        (10**18 + 7, (1.0, 2.5), (285714285714285716, 714285714285714291)),
     ],
 )
 def test_share_out(total, weights, expected):
