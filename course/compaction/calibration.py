@@ -11,6 +11,7 @@ import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -394,11 +395,13 @@ def _common_length(left: list[Message], right: list[Message]) -> int:
 def _prompt_tokens(usage: Any) -> int | None:
     if isinstance(usage, Mapping):
         usage = usage.get("prompt_tokens")
-    elif usage is not None and not isinstance(usage, int | float):
+    elif usage is not None and not isinstance(usage, Real):
         usage = getattr(usage, "prompt_tokens", None)
-    if isinstance(usage, bool) or not isinstance(usage, int | float):
+    # Real, not int: a number out of an array or a data frame is one of numpy's.
+    if isinstance(usage, bool) or not isinstance(usage, Real):
         return None
-    return int(usage) if math.isfinite(usage) else None
+    number = float(usage)
+    return int(number) if math.isfinite(number) else None
 
 
 meter = TokenMeter()

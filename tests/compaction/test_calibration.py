@@ -9,6 +9,7 @@ from itertools import pairwise
 from statistics import fmean, median
 from types import SimpleNamespace
 
+import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -326,6 +327,9 @@ def test_usage_that_says_nothing_is_no_sample(usage):
         {"prompt_tokens": 60},
         {"prompt_tokens": 60, "prompt_tokens_details": {"cached_tokens": 50}},
         SimpleNamespace(prompt_tokens=60, completion_tokens=9),
+        numpy.int64(60),
+        numpy.float32(60),
+        {"prompt_tokens": numpy.int32(60)},
     ],
 )
 def test_usage_in_every_form_is_one_sample(usage):
@@ -334,6 +338,7 @@ def test_usage_in_every_form_is_one_sample(usage):
     meter.observe(history, usage)
     chars = count_chars(transcript(history))
     assert meter.samples == [Sample(chars.cjk, chars.other, 60)]
+    assert type(meter.samples[0].tokens) is int
     assert meter.count(history) == 60
 
 
