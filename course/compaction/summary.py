@@ -137,6 +137,7 @@ _HEADING = re.compile(
 )
 _FENCE = re.compile(r"^\s*(?:(?:>|[-*+•]|\d+[.)])\s*)*(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
 _FENCE_END = re.compile(r"^[\s>]*(?P<mark>`{3,}|~{3,})\s*$")
+_SAYS_SOMETHING = re.compile(r"[^\W_]|(?<!_)_(?!_)")  # several underscores are a mark or a rule
 _KEY_OF = {name.lower(): KEYS[i % len(KEYS)] for i, name in enumerate(_HEADING_NAMES)}
 
 
@@ -164,7 +165,7 @@ def parse_summary(text: str) -> dict[str, str]:
     missing = [key for key in KEYS if key not in names]
     if missing:
         raise SummaryError(missing=missing)
-    empty = [key for key, body in sections if not re.search(r"\w", body)]
+    empty = [key for key, body in sections if not _SAYS_SOMETHING.search(body)]
     if empty:
         raise SummaryError(f"the summary has nothing under the heading: {', '.join(empty)}", empty)
     return dict(sections)
@@ -184,8 +185,11 @@ def _sections(text: str) -> list[tuple[str, str]]:
 def _text_after(heading: re.Match[str]) -> str:
     """Return what follows the colon; a bold mark that closes there is decoration."""
     rest = heading["rest"] or ""
-    bold = re.search(r"[*_]+\s*$", heading.string[: heading.start("name")])
-    return rest.removeprefix(bold.group().strip()) if bold else rest
+    bold = re.search(r"[*_]+(?=\s*$)", heading.string[: heading.start("name")])
+    # Marks close in the reverse order: **_name:_**
+    if bold and rest.lstrip().startswith(closing := bold.group()[::-1]):
+        return rest.lstrip().removeprefix(closing)
+    return rest
 
 
 def _lines_and_headings(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
@@ -324,7 +328,9 @@ def extract(messages: Sequence[Message]) -> str:
 
 def _can_be_copied(text: str) -> bool:
     """Say whether a line says something, and reads neither as a heading nor as a code fence."""
-    return bool(re.search(r"\w", text)) and not _HEADING.match(text) and not _FENCE.match(text)
+    return (
+        bool(_SAYS_SOMETHING.search(text)) and not _HEADING.match(text) and not _FENCE.match(text)
+    )
 
 
 def _choose(lines: Sequence[_Line], bound: float) -> list[str]:

@@ -223,7 +223,9 @@ def test_no_summary_at_all(text):
     assert caught.value.missing == (KEYS if "Confirmed" not in text else KEYS[1:])
 
 
-@pytest.mark.parametrize("body", ["", "  ", "-", "- \n* \n", "**", "...", "：", "\n\n---\n"])
+@pytest.mark.parametrize(
+    "body", ["", "  ", "-", "- \n* \n", "**", "...", "：", "\n\n---\n", "\n___\n", "__"]
+)
 def test_a_heading_without_a_body(body):
     with pytest.raises(SummaryError, match="nothing under the heading: Unfinished items") as caught:
         parse_summary(lines(unfinished=body))
@@ -239,6 +241,16 @@ def test_a_bare_skeleton_misses_all():
     with pytest.raises(SummaryError) as caught:
         parse_summary("\n".join(HEADINGS))
     assert caught.value.missing == KEYS
+
+
+@pytest.mark.parametrize("marks", ["**", "__", "_", "***", "**_", "__*", "_**"])
+@pytest.mark.parametrize("form", ["{0}{2}:{1}", "{0}{2}{1}:", "{0}{2}: {1}", "- {0}{2}：{1}"])
+def test_decoration_is_no_body(marks, form):
+    headings = [form.format(marks, marks[::-1], key) for key in KEYS]
+    with pytest.raises(SummaryError) as caught:
+        parse_summary("\n".join(headings))
+    assert caught.value.missing == KEYS
+    assert set(parse_summary("\n".join(f"{heading} x" for heading in headings)).values()) == {"x"}
 
 
 @pytest.mark.parametrize(
