@@ -115,7 +115,9 @@ def verify(
         fact = fold(probe.fact)
         present = any(fact in text for text in texts)
         (report.kept if present else report.lost).append(probe)
-        if ask is not None and fact in fold(ask(probe.question, messages)):
+        answer = ask(probe.question, messages) if ask is not None else None
+        # A model may answer with a tool call, and then there is no text.
+        if isinstance(answer, str) and fact in fold(answer):
             report.answered.append(probe)
     return report
 

@@ -192,6 +192,12 @@ def test_ask_gets_the_question_and_the_messages():
     assert report.answered == [Probe("make all", "How?")]
 
 
+@pytest.mark.parametrize("answer", [None, 7, b"make all", {"content": "make all"}])
+def test_an_answer_without_text_is_no_answer(answer):
+    report = verify([Probe("make all")], [user("make all")], lambda question, messages: answer)
+    assert (report.kept, report.answered) == ([Probe("make all")], [])
+
+
 # --- compaction and its control -----------------------------------------------------------
 
 
