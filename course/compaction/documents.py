@@ -157,7 +157,8 @@ def segment(
     """
     family = str(kind).lower().lstrip(".")
     if family in CHAT_KINDS:
-        if isinstance(source, str) or not all(isinstance(m, Mapping) for m in source):
+        are_messages = isinstance(source, Sequence) and all(isinstance(m, Mapping) for m in source)
+        if isinstance(source, str) or not are_messages:
             raise ValueError(f"kind {kind!r} needs a list of messages")
         return _chat_units(list(source), recent, name)
     if not isinstance(source, str):
