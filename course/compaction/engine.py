@@ -296,7 +296,7 @@ class Pass:
         'compacted 14 -> 7 messages, 1368 -> 571 tokens, 2 probes kept'
         """
         if self.abandoned is not None:
-            return f"not compacted: {self.abandoned}"
+            return f"not compacted: {fold(self.abandoned)}"  # an exception may have many lines
         line = (
             f"compacted {self.messages_before} -> {self.messages_after} messages, "
             f"{self.before} -> {self.after} tokens"

@@ -6,6 +6,7 @@ import copy
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import count as count_from
 from itertools import pairwise
@@ -961,6 +962,7 @@ def test_a_manual_pass_needs_no_line_and_never_raises():
     assert engine.estimate() == done.after
     again = engine.compact_now()
     assert again.abandoned is not None and again.line == f"not compacted: {again.abandoned}"
+    assert replace(again, abandoned="a\n  b").line == "not compacted: a b"
     assert again.before == again.after == done.after
     assert [(event.kind, event.added) for event in engine.events] == [
         ("manual pass", done.after - done.before),
