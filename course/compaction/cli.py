@@ -51,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: done. 1: the compaction was abandoned, or a pinned fact is lost. 2: the input or the
     command line is wrong, said in one line. 130: stopped by Ctrl-C.
     """
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         # Texts of a history may hold what this terminal cannot show.
         if hasattr(stream, "reconfigure"):
@@ -72,6 +73,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(f"{error.filename}: {reason}" if error.filename else reason, FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _open_what_is_closed() -> None:
+    """Give a process that was started without its standard streams empty ones.
+
+    Python has None in their place, and the next file opened would get a closed stream's number.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _complain(error: object, code: int = BAD_INPUT) -> int:
@@ -130,22 +141,37 @@ def _examples(*lines: str) -> str:
     return "examples:\n" + "\n".join(f"  python -m compaction {line}" for line in lines)
 
 
-def _whole(least: int, what: str) -> Callable[[str], int]:
-    """Return a reader of whole numbers from ``least`` on, for argparse."""
+def _whole(least: int, what: str, most: float = math.inf) -> Callable[[str], int]:
+    """Return a reader of whole numbers from ``least`` to ``most``, for argparse."""
 
     def read(text: str) -> int:
         try:
             number = int(text)
         except ValueError:
             number = least - 1
-        if number < least:
+        if not least <= number <= most:
             raise argparse.ArgumentTypeError(f"expected {what}, got {text!r}")
         return number
 
     return read
 
 
-_tokens = _whole(1, "a positive number of tokens")
+# Shares of a window are floats, which hold whole numbers up to here exactly.
+_tokens = _whole(1, "a positive number of tokens up to 10^15", 10**15)
+
+
+def _not_blank(what: str) -> Callable[[str], str]:
+    """Return a reader of words for argparse; an unset variable of a shell gives none."""
+
+    def read(text: str) -> str:
+        if not text.strip():
+            raise argparse.ArgumentTypeError(f"expected {what}, got {text!r}")
+        return text
+
+    return read
+
+
+_file_name = _not_blank("a file name")
 
 
 def _add_history(parser: argparse.ArgumentParser) -> None:
@@ -157,6 +183,7 @@ def _add_tools(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tools",
         metavar="FILE",
+        type=_file_name,
         help="a JSON list of tool schemas that ride along on every request (otherwise the "
         '"tools" that lie beside the "messages", if any)',
     )
@@ -176,6 +203,7 @@ def _add_facts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fact",
         metavar="TEXT",
+        type=_not_blank("a fact to look for"),
         action="append",
         default=[],
         help='a fact to look for, besides what the user pinned with "remember:"; may be repeated',
@@ -212,6 +240,7 @@ def _add_compact(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE",
+        type=_file_name,
         help="write the compacted history here, in the form of the input; may be the input "
         'itself; "-" is standard output (the report then goes to standard error)',
     )
@@ -241,6 +270,7 @@ def _add_probes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--after",
         metavar="FILE",
+        type=_file_name,
         help="look for the facts in this compacted history; exit code 1 when one is lost",
     )
     parser.set_defaults(run=probes)
@@ -266,7 +296,10 @@ def _add_simulate(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument(
-        "--plot", metavar="FILE", help="draw tokens against success (PNG, SVG, PDF)"
+        "--plot",
+        metavar="FILE",
+        type=_file_name,
+        help="draw tokens against success (PNG, SVG, PDF)",
     )
     parser.set_defaults(run=simulate)
 
@@ -664,7 +697,7 @@ def _print_compaction(report: dict[str, Any], options: argparse.Namespace, file:
 
     before, after = report["before"], report["after"]
     if report["abandoned"] is not None:
-        say(f"{report['source']}: not compacted: {report['abandoned']}")
+        say(f"{report['source']}: not compacted: {' '.join(report['abandoned'].split())}")
         say(f"  {_counted(report['messages_before'], 'message')}, {before} tokens, left as it is")
     else:
         say(

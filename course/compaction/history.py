@@ -163,6 +163,8 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
     try:
         # Through a link, so that the link stays and the file behind it changes.
         target = Path(os.path.realpath(path))
+        if target.is_symlink():  # what is still a link after all links were followed is a circle
+            raise OSError(None, "its symbolic links lead in a circle")
         old = target.stat() if target.exists() else None
         if old is not None and not stat.S_ISREG(old.st_mode) and not target.is_dir():
             target.write_bytes(data)  # a device or a pipe has nothing to be replaced

@@ -117,6 +117,14 @@ def test_every_command_has_help_with_examples(run, command):
         ("budget", "a.json", "--window", "1.5"),
         ("compact", "a.json", "--keep-recent", "-1"),
         ("compact", "a.json", "--keep-recent", "x"),
+        ("budget", "a.json", "--window", "1" + "0" * 400),
+        ("estimate", "a.json", "--window", "1" + "0" * 5000),
+        # An unset variable of a shell must not turn an option off.
+        ("estimate", "a.json", "--tools", ""),
+        ("compact", "a.json", "--out", ""),
+        ("compact", "a.json", "--fact", " "),
+        ("probes", "a.json", "--after", ""),
+        ("simulate", "--plot", ""),
         ("simulate", "--keep", "-1"),
         ("simulate", "--keep"),
         ("simulate", "--seeds", "1"),
@@ -480,6 +488,34 @@ def test_an_output_that_cannot_be_written(run, tmp_path, long):
     assert err.startswith("error: ") and "there is no folder" in err and err.count("\n") == 1
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows allows links to few")
+def test_links_in_a_circle_are_not_replaced(run, tmp_path, long):
+    link = tmp_path / "here"
+    link.symlink_to(tmp_path / "there")
+    (tmp_path / "there").symlink_to(link)
+    code, _, err = run("compact", long, "--out", link)
+    assert (code, err.count("\n")) == (2, 1) and "circle" in err
+    assert link.is_symlink() and len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_part_of_an_odd_type_is_read_past(run, tmp_path):
+    history = [{"role": "user", "content": [{"type": {}, "text": "hi"}, {"type": ["x"]}]}]
+    (tmp_path / "odd.json").write_text(json.dumps(history), encoding="utf-8")
+    for command in ("estimate", "budget", "probes"):
+        code, _, err = run(command, "odd.json")
+        assert (code, err) == (0, "")
+
+
+def test_an_abandoned_compaction_says_why_on_one_line(run, long, monkeypatch):
+    def fail(messages):
+        raise ValueError("first line\nsecond line")
+
+    monkeypatch.setattr("compaction.summary.extract", fail)
+    code, out, err = run("compact", long)
+    assert (code, out) == (1, "")
+    assert "not compacted: the summariser failed: ValueError: first line second line\n" in err
+
+
 def test_odd_characters_go_through(run, tmp_path):
     odd = load("long").messages
     odd[1] = {**odd[1], "content": odd[1]["content"] + " \ud800 🙂 \x1b[31m"}
@@ -658,6 +694,28 @@ def test_a_full_disk_is_one_line(long):
         )
     assert done.returncode == 1
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell's way to close a stream")
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ("estimate {long} >&-", 0, ""),
+        ("compact {long} --out out.json >&-", 0, ""),
+        ("estimate missing.json >&-", 2, "error: missing.json: cannot be read"),
+        ("estimate - <&-", 2, "error: standard input: the file is empty"),
+        ("estimate {long} 2>&-", 0, ""),
+    ],
+)
+def test_a_closed_stream_is_an_empty_one(long, tmp_path, arguments, code, said):
+    script = f"{sys.executable} -m compaction {arguments.format(long=long)}"
+    done = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == code
+    assert done.stderr.startswith(said) and done.stderr.count("\n") == bool(said)
+    if "--out" in arguments:
+        assert len(read_histories(tmp_path / "out.json").conversations[0].messages) == 7
 
 
 def test_the_module_can_be_run(long):
