@@ -9,8 +9,10 @@ changes nothing here. What is on the other side: ``grader/inmate.py``, in a jail
         estimate = child.function("estimate")
         estimate("hello")
 
-What this cannot see: an answer that was copied from the published solutions, or from anybody.
-And where neither bubblewrap nor namespaces work, the code can read what the user can read.
+What this cannot see or stop: an answer copied from the published solutions, or from anybody;
+an attack on the kernel itself through the system calls that are left; and where neither
+bubblewrap nor namespaces work, code that reads and changes what the user can. Memory is limited
+for each process, not in sum, so a submission can use ``processes`` times as much.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class Limits:
     cell_s: float = 10.0
     submission_s: float = 60.0
     cpu_s: int = 30
-    memory_bytes: int = 768 * 2**20
+    memory_bytes: int = 512 * 2**20
     processes: int = 4
     open_files: int = 64
     file_bytes: int = 8 * 2**20
