@@ -84,7 +84,8 @@ def autograde(
     batch: list[tuple[Marked, datetime | None, bool]] = []
     with progress.over(len(changed)):
         written = time.monotonic()
-        jobs = _jobs(changed, cells, seed, limits, batch)
+        texts = {slug: writer.texts_of(slug) for slug in cells}
+        jobs = _jobs(changed, cells, texts, seed, limits, batch)
         try:
             for marked in markers.run(jobs):
                 one = counting[marked.student, marked.slug]
@@ -167,6 +168,7 @@ def _digest(path: Path) -> str:
 def _jobs(
     changed: Sequence[HandedIn],
     cells: dict[str, tuple[SourceCell, ...]],
+    texts: dict[str, frozenset[str]],
     seed: int,
     limits: Limits | None,
     batch: list[tuple[Marked, datetime | None, bool]],
@@ -175,7 +177,7 @@ def _jobs(
     from grader.intake import read_file
 
     for one in changed:
-        job = Job(one.student, one.slug, b"", cells[one.slug], seed, limits)
+        job = Job(one.student, one.slug, b"", cells[one.slug], seed, limits, texts[one.slug])
         try:
             yield dataclasses.replace(job, data=read_file(one.path))
         except ValueError as fault:

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from grader.feedback import BadInput
 from grader.intake import Places, Roster
-from grader.marking import Mark, Marked, SourceCell
+from grader.marking import Mark, Marked, SourceCell, digest_of, source_of
 from grader.writing import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -243,6 +243,13 @@ class Writer:
         """
         return self._lab(slug).cells
 
+    def texts_of(self, slug: str) -> frozenset[str]:
+        """Return digests of the lab's own Markdown cells, hints and all."""
+        cells = self._released(slug)
+        return frozenset(
+            digest_of(source_of(cell).encode()) for cell in cells if cell["cell_type"] == "markdown"
+        )
+
     def graded(self) -> set[tuple[str, str]]:
         """Return which submissions (student, lab) the gradebook has marks of."""
         from nbgrader.api import Assignment, SubmittedAssignment
@@ -356,12 +363,18 @@ class Writer:
 
     def _order(self, slug: str) -> dict[str, int]:
         """Return the places of a lab's cells; the gradebook does not keep their order."""
-        try:
-            cells = json.loads(self.course.release(slug).read_bytes())["cells"]
-        except (OSError, ValueError, KeyError):
-            return {}
-        marks = [cell["metadata"].get("nbgrader", {}) for cell in cells]
+        marks = [cell["metadata"].get("nbgrader", {}) for cell in self._released(slug)]
         return {mark["grade_id"]: place for place, mark in enumerate(marks) if "grade_id" in mark}
+
+    def _released(self, slug: str) -> list[dict[str, Any]]:
+        """Return the cells of a lab as learners get it; none where it does not lie there."""
+        try:
+            cells: list[dict[str, Any]] = json.loads(self.course.release(slug).read_bytes())[
+                "cells"
+            ]
+        except (OSError, ValueError, KeyError):
+            return []
+        return cells
 
     def _add_lab(self, slug: str) -> None:
         """Enter a lab as nbgrader's own generate_assignment does, from what it released."""

@@ -50,7 +50,7 @@ class SourceCell:
 
 @dataclass(frozen=True)
 class Job:
-    """A submission to mark."""
+    """A submission to mark. ``texts`` are digests of the lab's own Markdown cells."""
 
     student: str
     slug: str
@@ -58,6 +58,7 @@ class Job:
     cells: tuple[SourceCell, ...]
     seed: int
     limits: Limits | None = None
+    texts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -265,8 +266,11 @@ class _Composer:
 
     def _own(self, raw: dict[str, Any]) -> dict[str, Any]:
         """Return a cell that belongs to the learner alone."""
-        kind = raw["cell_type"] if raw["cell_type"] in ("code", "markdown", "raw") else "raw"
-        cell = _cell(kind, source_of(raw), raw.get("id"), {})
+        kind = "code" if raw["cell_type"] == "code" else "markdown"
+        text = source_of(raw)
+        if kind == "markdown" and digest_of(_text(text).encode()) not in self._job.texts:
+            text = without_markup(text)
+        cell = _cell(kind, text, raw.get("id"), {})
         pictures = raw.get("attachments")
         if kind == "markdown" and isinstance(pictures, dict):
             cell["attachments"] = _pictures(pictures)
@@ -276,7 +280,9 @@ class _Composer:
         """Return a cell of the lab as the learner left it, or as it was if it is locked."""
         locked = source.locked or (source.is_graded and not source.is_solution)
         text = source.source if locked else source_of(raw)
-        cell = _cell(source.cell_type, text, raw.get("id"), _metadata(source))
+        is_written = source.cell_type == "markdown" and text != source.source
+        shown = without_markup(text) if is_written else text
+        cell = _cell(source.cell_type, shown, raw.get("id"), _metadata(source))
         pictures = raw.get("attachments")
         if source.cell_type == "markdown" and not locked and isinstance(pictures, dict):
             cell["attachments"] = _pictures(pictures)
@@ -285,7 +291,7 @@ class _Composer:
             self.untouched.append(source.grade_id)
         if source.is_graded and source.is_solution:
             pictures = json.dumps(cell.get("attachments", {}), sort_keys=True)
-            self.answers[source.grade_id] = digest_of(f"{text}\n{pictures}".encode())
+            self.answers[source.grade_id] = digest_of(f"{_text(text)}\n{pictures}".encode())
         if source.cell_type == "code":
             cell["outputs"] = self._outputs(source)
         return cell
@@ -369,11 +375,33 @@ def _pictures(attachments: dict[Any, Any]) -> dict[str, Any]:
             pictures = {
                 kind: data
                 for kind, data in bundle.items()
-                if kind in ("image/png", "image/jpeg", "image/gif") and isinstance(data, str)
+                if kind in ("image/png", "image/jpeg", "image/gif")
+                and isinstance(data, str)
+                and re.fullmatch(r"[A-Za-z0-9+/=\s]*", data)
             }
             if pictures:
                 kept[_text(str(name))] = pictures
     return kept
+
+
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_LINK = re.compile(r"\](?=\(\s*(?!https?://|#|attachment:|<))")
+_REFERENCE = re.compile(r"(?m)^(\s*\[[^\]\n]+\])(?=:\s*(?!https?://|#))")
+
+
+def without_markup(text: str) -> str:
+    """Return a learner's Markdown that looks the same and does nothing in a grader's browser.
+
+    nbgrader's pages show HTML in Markdown as it is. A space of no width keeps what looks like
+    HTML, or like a link to anything but the web, from being it. What was handed in stays as it is.
+
+    >>> without_markup("if a < b: <script>").replace(chr(0x200B), "|")
+    'if a < b: <|script>'
+    >>> without_markup("[a](javascript:x) [b](https://x.org)").replace(chr(0x200B), "|")
+    '[a]|(javascript:x) [b](https://x.org)'
+    """
+    text = _TAG.sub("<\u200b", text)
+    return _REFERENCE.sub("\\1\u200b", _LINK.sub("]\u200b", text))
 
 
 def _stream(text: str) -> dict[str, Any]:

@@ -78,7 +78,8 @@ class Grading:
     ) -> Marked:
         with Writer(self.course) as writer:
             data = text_of(notebook).encode()
-            marked = mark(Job(student, slug, data, writer.cells_of(slug), 5), self.sandbox)
+            job = Job(student, slug, data, writer.cells_of(slug), 5, None, writer.texts_of(slug))
+            marked = mark(job, self.sandbox)
             writer.write([(marked, when, False)], "v1")
         return marked
 
@@ -211,6 +212,29 @@ def test_notebooks_are_valid_and_hold_no_output_of_the_learner_s(
     grading("ada", notebook)
     nbformat.validate(nbformat.from_dict(autograded(course, "ada")))
     assert "alert" not in json.dumps(autograded(course, "ada"))
+
+
+def test_markup_of_a_learner_s_does_nothing_in_nbgrader_s_pages(
+    grading: Grading, course: Course
+) -> None:
+    """nbgrader shows HTML in Markdown as it is, to the person who grades."""
+    notebook = solved(DAY2)
+    tricks = (
+        "Five < six. <script>alert(1)</script> <img src=x onerror=alert(2)> <!-- `<b>code</b>`\n\n"
+        "[a](javascript:alert(3)) ![b](data:text/html,x) <javascript:alert(4)> [c]\n\n"
+        "[c]: javascript:alert(5)\n\n[d](https://example.org)"
+    )
+    by_grade_id(notebook)[ANSWER]["source"] = tricks
+    own = {"id": "own", "metadata": {}, "source": tricks}
+    notebook["cells"] += [{**own, "cell_type": "markdown"}, {**own, "cell_type": "raw"}]
+    grading("eve", notebook, DAY2)
+    assert api_of(course).generate_feedback(DAY2, "eve")["success"]
+    folder = course.root / "grader" / "classroom" / "feedback" / "eve" / DAY2
+    page = (folder / f"{DAY2}.html").read_text(encoding="utf-8")
+    body = page[page.index("<body") :]
+    assert not re.search(r"<script>alert|<img[^>]*onerror|(href|src)=.(javascript|data:text)", body)
+    assert body.count('href="https://example.org"') == 3
+    assert "<details" in body  # the lab's own hints keep theirs
 
 
 # --- what a person has given -------------------------------------------------------------
