@@ -26,8 +26,8 @@ from grader.writing import render
 if TYPE_CHECKING:
     from grader.sandbox import Limits, Sandbox
 
-MAX_SOURCE_CHARS = 400_000
-"""More code than this is no lab; a lab has a twentieth of it."""
+MAX_SOURCE_CHARS = 1_000_000
+"""More code than this is no lab; a lab has a fiftieth of it."""
 TRACE_LINES = 60
 """More lines of a learner's traceback are cut in the middle."""
 

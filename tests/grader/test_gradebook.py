@@ -376,7 +376,7 @@ def test_a_notebook_without_metadata_is_marked_by_its_functions(
         (b"[" + b"[]," * 1_100_000 + b"[]]", "made of brackets"),
         (
             text_of(
-                {"nbformat": 4, "cells": [{"cell_type": "code", "source": "1;" * 300_000}]}
+                {"nbformat": 4, "cells": [{"cell_type": "code", "source": "1;" * 600_000}]}
             ).encode(),
             "characters of code",
         ),
