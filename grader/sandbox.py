@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import shutil
 import socket
 import subprocess
@@ -324,16 +325,23 @@ class _Process:
         # Whether the learner's code cannot have done it when the program inside is gone.
         self.is_out_of_reach = warden.lasting and scratch is None
         self._came = bytearray()
+        self._pipe.setblocking(False)
+        self._poll = select.poll()
+        self._poll.register(self._pipe)
 
     def write(self, data: bytes, until: float) -> None:
         """Send bytes; raise TimeoutError when nobody takes them in time."""
-        self._pipe.settimeout(max(0.001, until - time.monotonic()))
-        self._pipe.sendall(data)
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[self._pipe.send(left) :]
+            except BlockingIOError:
+                self._wait(select.POLLOUT, until)
 
     def read(self, size: int, until: float) -> bytes:
         """Read exactly so many bytes; raise TimeoutError, or EOFError at the pipe's end."""
         while len(self._came) < size:
-            self._pipe.settimeout(max(0.001, until - time.monotonic()))
+            self._wait(select.POLLIN, until)
             more = self._pipe.recv(2**16)
             if not more:
                 raise EOFError
@@ -341,6 +349,11 @@ class _Process:
         data = bytes(self._came[:size])
         del self._came[:size]
         return data
+
+    def _wait(self, event: int, until: float) -> None:
+        self._poll.modify(self._pipe, event)
+        if not self._poll.poll(max(1.0, 1000 * (until - time.monotonic()))):
+            raise TimeoutError
 
     def end(self, is_ending: bool = False) -> jail.Ending | None:
         """End it, and everything that it has started."""
