@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -55,8 +56,17 @@ def score():
     """Do nothing."""
 '''
 
-NOBODY = 65534
-"""The user that root becomes, by the kernel's own convention for a user with no rights."""
+_FIRST_USER, _USERS = 1_000_000_000, 900_000_000
+
+
+def spare_user() -> int:
+    """Return a user with no rights and no processes, for root to become.
+
+    The kernel counts processes by user. If all sandboxes shared one, a fork bomb in one of them
+    would leave the others no process to start.
+    """
+    return _FIRST_USER + secrets.randbelow(_USERS)
+
 
 _START_S = 30.0  # a start takes a tenth of a second; this is for a machine that does not keep up
 _END_S = 10.0
@@ -281,9 +291,10 @@ def _ways(level: str, folder: Path, library: Path | None, scratch_bytes: int) ->
         "jail": None,
     }
     run = run_program(folder)
+    user = spare_user() if os.geteuid() == 0 else None
     if level == "process":
-        if os.geteuid() == 0:
-            yield _Way(run, settings, NOBODY)
+        if user is not None:
+            yield _Way(run, settings, user)
         yield _Way(run, settings)
         return
     places = [*system_places(), *packages, program, *([str(library)] if library else [])]
@@ -294,7 +305,7 @@ def _ways(level: str, folder: Path, library: Path | None, scratch_bytes: int) ->
             "devices": list(_DEVICES),
             "hidden": hidden_places(packages),
             "links": system_links(),
-            "user": NOBODY if os.geteuid() == 0 else None,
+            "user": user,
         }
         yield _Way(run, {**settings, "jail": build})
         return
@@ -302,24 +313,24 @@ def _ways(level: str, folder: Path, library: Path | None, scratch_bytes: int) ->
     if bwrap is None:
         raise JailError("bwrap is not installed (the package is called bubblewrap)")
     for nest in NESTS:
-        for prefix, user, sources in _reaching(places, folder):
+        for prefix, becomes, sources in _reaching(places, folder, user):
             fenced = _bwrap(bwrap, sources, places, packages, nest, scratch_bytes)
-            yield _Way([*prefix, *fenced, *run], {**settings, "nest": nest}, user)
+            yield _Way([*prefix, *fenced, *run], {**settings, "nest": nest}, becomes)
 
 
 def _reaching(
-    places: Sequence[str], folder: Path
+    places: Sequence[str], folder: Path, user: int | None
 ) -> Iterator[tuple[list[str], int | None, list[str]]]:
-    """Yield a prefix, a user to become, and where that user finds the places."""
-    if os.geteuid() != 0:
+    """Yield a prefix, a user still to become, and where that user finds the places."""
+    if user is None:
         yield [], None, list(places)
         return
     unshare, stage = shutil.which("unshare"), _stage(places, folder)
     if unshare and stage and shutil.which("setpriv") and shutil.which("mount"):
-        shell = ["/bin/sh", "-c", _STAGE, "stage", stage, str(NOBODY), *places, "--"]
+        shell = ["/bin/sh", "-c", _STAGE, "stage", stage, str(user), *places, "--"]
         sources = [f"{stage}/{number}" for number in range(len(places))]
         yield [unshare, "--mount", "--propagation", "private", *shell], None, sources
-    yield [], NOBODY, list(places)
+    yield [], user, list(places)
 
 
 def _stage(places: Sequence[str], folder: Path) -> str | None:

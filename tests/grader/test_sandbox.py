@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -45,6 +47,8 @@ from grader.sandbox import (
 )
 from grader.workbook import read_notebook
 from tests.grader.hostile import imports
+
+NOBODY = 65534
 
 LINUX = sys.platform == "linux"
 DAYS = sorted(SLUGS)
@@ -682,8 +686,8 @@ def test_it_works_for_an_ordinary_user(repository: Path) -> None:
         capture_output=True,
         text=True,
         timeout=120,
-        user=jail.NOBODY,
-        group=jail.NOBODY,
+        user=NOBODY,
+        group=NOBODY,
         extra_groups=[],
         env={"PATH": os.environ["PATH"]},
         cwd="/",
@@ -815,3 +819,34 @@ def test_a_clean_submission_is_cheap(day: int) -> None:
     """Under 150 ms of processor time, in this process and all that it starts."""
     opened("bwrap").close()
     assert 0 < measure(day, "bwrap", repeats=8).submission.cpu_ms < 150
+
+
+def users_below(process: int) -> set[int]:
+    """Return the users of all processes that descend from one, as the host sees them."""
+    parent, user = {}, {}
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            status = (folder / "status").read_text(encoding="utf-8")
+            parent[int(folder.name)] = int(re.search(r"PPid:\s+(\d+)", status)[1])
+            user[int(folder.name)] = int(re.search(r"Uid:\s+(\d+)", status)[1])
+    below = {process}
+    while more := {p for p in parent if parent[p] in below} - below:
+        below |= more
+    return {user[p] for p in below}
+
+
+@pytest.mark.skipif(not LINUX or os.geteuid() != 0, reason="only root becomes another user")
+def test_every_sandbox_has_a_user_of_its_own() -> None:
+    """Processes are counted by user: with a shared one, a fork bomb would stop all others."""
+    before = users_below(os.getpid())
+    cell = "def f(): return 1"
+    with (
+        Sandbox() as first,
+        Sandbox() as second,
+        first.start([cell], "f") as one,
+        second.start([cell], "f") as two,
+    ):
+        assert (one.function("f")(), two.function("f")()) == (1, 1)
+        added = users_below(os.getpid()) - before
+    assert len(added) == 2
+    assert all(user >= 1_000_000_000 for user in added)
