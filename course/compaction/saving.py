@@ -30,6 +30,9 @@ VERSION = 1
 MAX_SAMPLES = 200
 """How many usage samples a file keeps, the newest ones."""
 
+MAX_NUMBER = 10**9
+"""More characters or tokens than this are a damaged file, and too much for a float's arithmetic."""
+
 
 @dataclass(frozen=True)
 class Saved:
@@ -84,17 +87,19 @@ def read_session(path: Path) -> Saved:
             raise HistoryError(f'{found.name}: "agent": "{name}" is no {kind.__name__}')
         return given
 
-    if value("window", int) < 1:
-        raise HistoryError(f'{found.name}: "agent": "window" must be at least 1')
+    if not 1 <= value("window", int) <= MAX_NUMBER:
+        raise HistoryError(f'{found.name}: "agent": "window" must be at least 1, at most 10^9')
     try:
         probes = [
             Probe(str(p["fact"]), str(p.get("question", ""))) for p in value("probes", list, [])
         ]
-        samples = [Sample(*map(int, numbers)) for numbers in value("samples", list, [])]
+        samples = [Sample(*map(_size, numbers)) for numbers in value("samples", list, [])]
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise HistoryError(
             f'{found.name}: "agent": expected lists of probes and samples'
         ) from error
+    if not value("folder", str) or "\0" in value("folder", str):
+        raise HistoryError(f'{found.name}: "agent": "folder" names no folder')
     base_url = agent.get("base_url")
     return Saved(
         messages=found.conversations[0].messages,
@@ -106,6 +111,13 @@ def read_session(path: Path) -> Saved:
         probes=probes,
         samples=samples,
     )
+
+
+def _size(number: Any) -> int:
+    size = int(number)
+    if not 0 <= size <= MAX_NUMBER:
+        raise ValueError(f"{size} characters or tokens")
+    return size
 
 
 # --- the default place ----------------------------------------------------------------------

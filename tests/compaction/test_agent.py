@@ -613,6 +613,27 @@ def test_an_interrupted_history_can_be_loaded(start: Start, tmp_path: Path) -> N
             '{"messages": [{"role": "user"}], "agent": {"window": 9, "probes": [7]}}',
             "expected lists of probes",
         ),
+        (
+            '{"messages": [{"role": "user"}], "agent": {"window": 1' + "0" * 400 + "}}",
+            '"window" must be at least 1, at most',
+        ),
+        (
+            '{"messages": [{"role": "user"}], "agent": {"window": 9, "folder": "a\\u0000b"}}',
+            '"folder" names no folder',
+        ),
+        (
+            '{"messages": [{"role": "user"}], "agent": {"window": 9, "folder": ""}}',
+            '"folder" names no folder',
+        ),
+        *(
+            (
+                '{"messages": [{"role": "user"}], "agent": {"window": 9, "samples": [['
+                + number
+                + "]]}}",
+                "expected lists of probes and samples",
+            )
+            for number in ("1, 1, 1" + "0" * 400, "-5, 1, 1", "1e300, 1, 1", '"x", 1, 1')
+        ),
     ],
 )
 def test_a_file_that_is_no_session(tmp_path: Path, text: str, reason: str) -> None:
