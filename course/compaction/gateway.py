@@ -1024,6 +1024,8 @@ class Gateway:
             # In two halves, so that the connection can be cut between them.
             middle = len(answer.body) // 2
             chunks = [answer.body[:middle], answer.body[middle:]] if answer.cut else [answer.body]
+        if request.method == "HEAD":
+            chunks = []  # it asks for the headers alone
         sent = 0
         try:
             if answer.delay_s:

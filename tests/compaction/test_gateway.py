@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import io
 import json
@@ -385,6 +386,21 @@ def test_models(start: Any) -> None:
     with pytest.raises(openai.NotFoundError) as error:
         client.models.retrieve("other")
     assert error.value.code == "model_not_found"
+
+
+def test_a_question_for_the_headers_alone(start: Any, caplog: pytest.LogCaptureFixture) -> None:
+    gateway, _ = start()
+    for path, status in (("/v1/models", 405), ("/v1/chat/completions", 405), ("/", 404)):
+        host, port = gateway.base_url.removeprefix("http://").removesuffix("/v1").split(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=10)
+        connection.request("HEAD", path)
+        reply = connection.getresponse()
+        assert (reply.status, reply.read()) == (status, b"")
+        connection.request("GET", "/v1/models")  # the connection is still good
+        assert connection.getresponse().status == 200
+        connection.close()
+    gc.collect()  # an exception that nobody took would be told now
+    assert not caplog.records
 
 
 def test_unknown_route_and_wrong_method(start: Any) -> None:
