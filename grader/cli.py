@@ -36,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: all is well. 1: a check failed, or something is stale. 2: the input or the command line is
     wrong, said in one line on standard error. 130: stopped by Ctrl-C.
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the process was started with the stream closed
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a check mark gets its escape, not a crash.
         if hasattr(stream, "reconfigure"):
@@ -50,11 +53,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:  # the reader has gone (`| head`): nothing to say
-        with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        _forget_output()
         return PIPE_CLOSED
+    except OSError as error:
+        _forget_output()
+        reason = error.strerror or str(error)
+        print(
+            f"error: {error.filename}: {reason}" if error.filename else f"error: {reason}",
+            file=sys.stderr,
+        )
+        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _forget_output() -> None:
+    """Let nothing be flushed at exit into an output that takes nothing more."""
+    with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 class _Parser(argparse.ArgumentParser):

@@ -111,6 +111,8 @@ def functions_at(where: str) -> Functions:
     if where == "labs":
         return _functions_of_labs()
     path = Path(where)
+    if not where.strip():  # an unset variable of a shell; Path would take it for this folder
+        raise BadInput(f"expected the name of a place, got {where!r}")
     if path.suffix == ".py":
         return functions_of_file(path)
     if path.is_dir() or path.suffix == ".ipynb":
@@ -159,6 +161,8 @@ def functions_of_file(path: Path) -> Functions:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         place = _place(path, getattr(error, "lineno", None))
         raise BadInput(f"{place}: expected Python code that can be read: {reason}") from None
+    except (RecursionError, MemoryError):
+        raise BadInput(f"{path}: expected Python code that is less deeply nested") from None
     module = ModuleType("learner")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses look their module up

@@ -176,6 +176,8 @@ def test_a_file_may_define_dataclasses_and_import_its_neighbours(
         ("gap.py", "x = 1\ndef f(:\n", "gap.py, line 2: expected Python code that can be read"),
         ("tabs.py", "if 1:\n\tx = 1\n        y = 2\n", "tabs.py, line 3: expected Python code"),
         ("nul.py", "x = 1\0\n", "nul.py: expected Python code that can be read"),
+        ("deep.py", "x = " + "-" * 100_000 + "1\n", "deep.py: expected Python code that is less"),
+        ("long.py", "x = " + " + ".join("1" * 50_000) + "\n", "long.py: expected Python code"),
         ("stops.py", "x = 1\n\n1 / 0\n", "stops.py, line 3: expected code that runs, got ZeroDiv"),
         ("exits.py", "raise SystemExit(0)\n", "exits.py, line 1: expected code that runs, got"),
         ("value.py", "int('x')\n", "value.py, line 1: expected code that runs, got ValueError"),
@@ -191,11 +193,27 @@ def test_a_file_that_cannot_be_used_is_one_line(
     assert err.startswith(f"error: {tmp_path}{os.sep}{complaint}") and err.count("\n") == 1
 
 
-@pytest.mark.parametrize("where", ["nowhere", "nowhere.py", "solution"])
+@pytest.mark.parametrize("where", ["nowhere", "nowhere.py", "solution", "", " "])
 def test_an_unknown_place_is_one_line(command: Any, where: str) -> None:
     code, out, err = command("selftest", where)
     assert (code, out) == (2, "")
     assert err.startswith("error: ") and "expected" in err and err.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_a_full_disk_is_one_line() -> None:
+    run = [sys.executable, "-m", "grader", "selftest"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell's way to close a stream")
+def test_a_closed_output_is_no_failure() -> None:
+    script = f"{sys.executable} -m grader selftest >&-"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_folder_with_the_name_of_a_file(command: Any, tmp_path: Path) -> None:
