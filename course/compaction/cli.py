@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: done. 1: the compaction was abandoned, or a pinned fact is lost. 2: the input or the
     command line is wrong, said in one line. 130: stopped by Ctrl-C.
     """
-    _open_what_is_closed()
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # Texts of a history may hold what this terminal cannot show.
         if hasattr(stream, "reconfigure"):
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _open_what_is_closed() -> None:
+def _open_closed_streams() -> None:
     """Give a process that was started without its standard streams empty ones.
 
     Python has None in their place, and the next file opened would get a closed stream's number.
