@@ -40,6 +40,7 @@ _QUOTES = (
     r"|(?<!\w)'[^'\n]+'(?!\w)"
 )
 _QUOTED = re.compile(_QUOTES)
+_AROUND = 200  # characters of the sentence on each side of the gap in a question
 # A sentence ends at the line's end, at a CJK stop, or at a stop that white space follows; a
 # stop inside quotes or inside a name (calc.py) does not end it.
 _PINNED = re.compile(rf"[ \t\n*•-]*+(?P<sentence>(?:{_QUOTES}|[.!?](?!\s|$)|[^.!?。！？\n])+)")
@@ -64,9 +65,13 @@ def pinned_probes(messages: Iterable[Message]) -> list[Probe]:
 
 def _pins(text: str) -> Iterator[Probe]:
     for sentence in _pinned_sentences(text):
-        quoted = [quote for quote in _QUOTED.findall(sentence) if quote[1:-1].strip()]
-        for quote in quoted:
-            yield Probe(quote[1:-1].strip(), "Fill the gap: " + sentence.replace(quote, "___"))
+        quoted = [match for match in _QUOTED.finditer(sentence) if match[0][1:-1].strip()]
+        for match in quoted:
+            # Of a pasted file on one line the words around the gap are enough: a copy of it for
+            # every quote in it would fill the memory.
+            around = sentence[max(0, match.start() - _AROUND) : match.end() + _AROUND]
+            gap = around.replace(match[0], "___")
+            yield Probe(match[0][1:-1].strip(), f"Fill the gap: {gap.strip()}")
         if not quoted and re.search(r"\w", sentence):
             yield Probe(sentence, "What did the user ask to remember?")
 

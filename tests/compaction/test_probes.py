@@ -109,6 +109,14 @@ def test_the_question_hides_the_fact():
     assert "never" not in probe.question and probe.question
 
 
+def test_a_long_line_with_many_quotes_is_not_copied_for_each():
+    pasted = ", ".join(f'"key {number}": "value {number}"' for number in range(2000))
+    probes = pinned_probes([user(f"remember: {{{pasted}}}")])
+    assert len(probes) == 4000
+    assert max(len(probe.question) for probe in probes) < 500
+    assert '"key 7": ___, "key 8"' in next(p.question for p in probes if p.fact == "value 7")
+
+
 # --- presence -----------------------------------------------------------------------------
 
 
