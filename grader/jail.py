@@ -56,7 +56,8 @@ def score():
     """Do nothing."""
 '''
 
-_FIRST_USER, _USERS = 1_000_000_000, 900_000_000
+_SPARE_USERS = (range(1_000_000_000, 1_900_000_000), range(61_184, 65_520), range(65_534, 65_535))
+"""Users that nobody has, best first: a container may know only the first 65,536."""
 
 
 def spare_user() -> int:
@@ -65,7 +66,22 @@ def spare_user() -> int:
     The kernel counts processes by user. If all sandboxes shared one, a fork bomb in one of them
     would leave the others no process to start.
     """
-    return _FIRST_USER + secrets.randbelow(_USERS)
+    known = [users for users in _SPARE_USERS if _exist(users, "uid") and _exist(users, "gid")]
+    users = [*known, _SPARE_USERS[-1]][0]
+    return users.start + secrets.randbelow(len(users))
+
+
+def _exist(numbers: range, kind: str) -> bool:
+    """Say whether this container can have these users (uid) or groups (gid)."""
+    try:
+        lines = Path(f"/proc/self/{kind}_map").read_text().splitlines()
+    except OSError:
+        return True  # not Linux
+    for line in lines:
+        first, _, count = map(int, line.split())
+        if first <= numbers.start and numbers.stop <= first + count:
+            return True
+    return False
 
 
 _START_S = 30.0  # a start takes a tenth of a second; this is for a machine that does not keep up

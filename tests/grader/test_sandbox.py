@@ -850,3 +850,18 @@ def test_every_sandbox_has_a_user_of_its_own() -> None:
         added = users_below(os.getpid()) - before
     assert len(added) == 2
     assert all(user >= 1_000_000_000 for user in added)
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ("0 0 4294967295", range(1_000_000_000, 1_900_000_000)),
+        ("0 1000 1\n1 100000 65536", range(61_184, 65_520)),
+        ("0 1000 1", range(65_534, 65_535)),
+    ],
+)
+def test_the_user_is_one_that_the_container_can_have(
+    known: str, expected: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda path, *args: known)
+    assert jail.spare_user() in expected
