@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 Source = tuple[str, str]
 """A cell: the name that messages call it by, and its source."""
@@ -137,22 +138,25 @@ def _in_words(error: SyntaxError) -> str:
 # --- choosing statements ----------------------------------------------------------------
 
 
-@dataclass
 class _Statement:
-    cell: int
-    node: ast.stmt
-    binds: set[str]
-    uses: set[str]
-    kind: str  # import, definition, or other
-    chosen: bool = False
+    def __init__(self, cell: int, node: ast.stmt) -> None:
+        self.cell, self.node, self.chosen = cell, node, False
+        self.binds = set(_bound(node))
+        self.kind = _kind(node)  # import, definition, or other
+
+    # Looked for only when asked for: most statements are never needed.
+
+    @cached_property
+    def uses(self) -> set[str]:
+        return free_names(self.node)
+
+    @cached_property
+    def changes(self) -> set[str]:
+        return set(_changed(self.node))
 
 
 def _choose(trees: dict[int, ast.Module], function: str) -> dict[int, list[ast.stmt]]:
-    statements = [
-        _Statement(cell, node, set(_bound(node)), free_names(node), _kind(node))
-        for cell, tree in trees.items()
-        for node in tree.body
-    ]
+    statements = [_Statement(cell, node) for cell, tree in trees.items() for node in tree.body]
     home = {s.cell for s in statements if function in s.binds and s.kind != "import"}
     needed = {function}
     # Names that hold data: a later statement that mentions one may change what it holds.
@@ -185,7 +189,7 @@ def _belongs(statement: _Statement, home: set[int], needed: set[str], data: set[
         return True
     if statement.kind != "other":
         return False
-    return bool(statement.uses & data) or bool(set(_changed(statement.node)) & needed)
+    return bool(statement.uses & data) or bool(statement.changes & needed)
 
 
 def _kind(node: ast.stmt) -> str:
