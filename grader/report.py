@@ -408,7 +408,7 @@ def _score_table(known: Class) -> str:
     reasons = {(r.student, r.slug): r for r in known.records}
     rows = []
     for student in known.students:
-        cells, points = [_e(student)], 0.0
+        cells, points = [], 0.0
         for slug in known.slugs:
             total, record = totals.get((student, slug)), reasons.get((student, slug))
             text = "" if total is None else f"{total[0]:g} of {total[1]:g}"
@@ -418,9 +418,9 @@ def _score_table(known: Class) -> str:
                 text += " late"
             points += total[0] if total else 0
             cells.append(_e(text) or '<span title="not handed in">–</span>')
-        rows.append([*cells, f"{points:g}"])
+        rows.append([_e(student), f"{points:g}", *cells])
     told = "<p class='soft'>Points with what a person has given. –: not handed in.</p>"
-    return told + _table(("Learner", *map(_e, known.slugs), "Points"), rows, 1)
+    return told + _table(("Learner", "Points", *map(_e, known.slugs)), rows, 1)
 
 
 def _totals(known: Class) -> dict[tuple[str, str], tuple[float, float]]:
