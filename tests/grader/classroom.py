@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,10 @@ def make_course(root: Path, db_url: str = "") -> Path:
         f"c.CourseDirectory.db_url = {db_url or f'sqlite:///{root}/gradebook.db'!r}",
     ]
     (root / "nbgrader_config.py").write_text("\n".join(lines) + "\n")
+    if not db_url:
+        # nbgrader asks another program for the version of a new gradebook, which takes seconds.
+        with contextlib.closing(sqlite3.connect(root / "gradebook.db")) as database:
+            database.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
     return root
 
 

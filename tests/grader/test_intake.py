@@ -358,7 +358,10 @@ def test_more_than_a_class_holds_is_not_read(
 BROKEN: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "not JSON"),
     "cut off": (LAB1[:1000], "not JSON"),
-    "another encoding": (LAB1.decode().replace("lab", "läb").encode("latin-1", "replace"), "not UTF-8"),
+    "another encoding": (
+        LAB1.decode().replace("lab", "läb").encode("latin-1", "replace"),
+        "not UTF-8",
+    ),
     "no notebook": (b"[1, 2]", "no notebook"),
     "an old format": (b'{"nbformat": 3, "worksheets": []}', "old format 3"),
     "no lab": (json.dumps({"nbformat": 4, "cells": []}).encode(), "no lab of this course"),
