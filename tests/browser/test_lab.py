@@ -176,13 +176,22 @@ class Reader:
     def output(self, which: int | str) -> str:
         """Return what is shown below a cell, once it is there."""
         found = self.cell(which).locator(".jp-OutputArea-output")
-        found.last.scroll_into_view_if_needed()  # what is not in view has no text
+        self.bring_into_view(found)
         return "\n".join(found.all_inner_texts())
 
     def card(self, which: str) -> Any:
         card = self.cell(which).locator(".check-card")
-        card.scroll_into_view_if_needed()
+        self.bring_into_view(card)
         return card
+
+    def bring_into_view(self, found: Any) -> None:
+        """Scroll until all of it has a text: what is not in view, or not drawn yet, has none."""
+        end = time.monotonic() + PATIENCE_S
+        found.last.scroll_into_view_if_needed()
+        while not all(text.strip() for text in found.all_inner_texts()):
+            assert time.monotonic() < end, "a part of the output stays empty"
+            self.page.wait_for_timeout(100)
+            found.last.scroll_into_view_if_needed()
 
     def paste_over(self, which: str, text: str) -> None:
         """Replace a cell's whole text by a pasted one."""
