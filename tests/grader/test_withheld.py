@@ -11,6 +11,7 @@ import pytest
 
 from grader.exercises import EXERCISES, IMPORTS, exercises_of, source_of
 from grader.slices import _bound, free_names
+from grader.starters import home_of
 from grader.withheld import LIBRARY, PRELOADED, withhold, write_library
 
 DAYS = sorted({exercise.day for exercise in EXERCISES})
@@ -46,14 +47,14 @@ def test_the_days_functions_are_nowhere_in_the_copy(copies: dict[int, Path], day
         body = source_of(exercise.solution()).split('"""')[2].strip()
         lines = [line for line in body.splitlines() if len(line.strip()) > 25]
         assert lines
-        module = exercise.module.removeprefix("compaction.")
-        text = (copies[day] / "compaction" / f"{module}.py").read_text("utf-8")
+        home = home_of(LIBRARY.parent, exercise.module, exercise.function)
+        text = (copies[day] / home.relative_to(LIBRARY.parent)).read_text("utf-8")
         assert f"def {exercise.function}(" not in text
-        original = (LIBRARY / f"{module}.py").read_text("utf-8")
+        original = home.read_text("utf-8")
         for line in lines:
             if original.count(line.strip()) == 1:  # a line that is in no other function
                 assert line.strip() not in text
-        for compiled in copies[day].rglob(f"{module}.*.pyc"):
+        for compiled in copies[day].rglob(f"{home.stem}.*.pyc"):
             assert exercise.solution().__code__.co_code not in compiled.read_bytes()
 
 
