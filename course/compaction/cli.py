@@ -362,7 +362,7 @@ _COMMANDS: dict[str, _Command] = {
     ),
     "agent": (
         "work with a small coding agent that compacts itself",
-        _late("compaction.agent"),
+        _late("compaction.agent.agent"),
         ("agent", "agent --help"),
     ),
     "gateway": (

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from compaction.agent import THRESHOLD, WINDOW, Agent, Listener
-from compaction.connection import Connection, connect, connect_offline
+from compaction.agent.agent import THRESHOLD, WINDOW, Agent, Listener
+from compaction.agent.connection import Connection, connect, connect_offline
+from compaction.agent.functions import own_functions, parts_of
+from compaction.agent.store import Saved, latest_session_file, new_session_file, read_session
+from compaction.agent.tools import RESULT_CHARACTERS, TIME_LIMIT_S, Toolbox
 from compaction.engine import Prices
 from compaction.history import HistoryError
-from compaction.parts import own_functions, parts_of
 from compaction.probes import Probe
-from compaction.saving import Saved, latest_session_file, new_session_file, read_session
-from compaction.tools import RESULT_CHARACTERS, TIME_LIMIT_S, Toolbox
 
 if TYPE_CHECKING:
     import argparse
@@ -97,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _demo_window() -> int:
-    from compaction import demo
+    from compaction.agent import demo
 
     return demo.WINDOW
 
@@ -179,7 +179,7 @@ def _way_to_a_model(
 
 
 def _demonstration(named: str | None, saved: Saved | None) -> tuple[Connection, Path, bool]:
-    from compaction import demo
+    from compaction.agent import demo
 
     folder = Path(named or (saved.folder if saved else tempfile.mkdtemp(prefix="calc-")))
     if folder.exists() and not demo.may_lay_project(folder):
@@ -193,6 +193,6 @@ def _demonstration(named: str | None, saved: Saved | None) -> tuple[Connection, 
 
 def demo_probes() -> list[Probe]:
     """Return the facts that the demonstration looks for besides those that the person pins."""
-    from compaction import demo
+    from compaction.agent import demo
 
     return demo.PROBES

@@ -2,7 +2,7 @@
 
 This module is the session: it puts the engine, the tools, the connection and the file of the
 session together, and turns whatever happens into one line for a person. It prints nothing;
-:mod:`compaction.terminal` and :mod:`compaction.notebook` show what a listener is told.
+:mod:`compaction.agent.terminal` and :mod:`compaction.agent.notebook` show what a listener is told.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compaction.agent.checklist import pin_checklist, without_old_checklists
+from compaction.agent.connection import MAX_RETRIES, Connection, explain, retry_wait_s
+from compaction.agent.functions import OwnLines, Parts
+from compaction.agent.store import Saved, write_session
+from compaction.agent.tools import SCHEMAS, Toolbox
 from compaction.calibration import Sample
-from compaction.checklist import pin_checklist, without_old_checklists
-from compaction.connection import MAX_RETRIES, Connection, explain, retry_wait_s
 from compaction.engine import (
     ContextExceeded,
     Decision,
@@ -36,11 +39,8 @@ from compaction.engine import (
 from compaction.gateway import summarize_with
 from compaction.history import HistoryError, read_history
 from compaction.messages import Call, Message, content_of, problems
-from compaction.parts import OwnLines, Parts
 from compaction.probes import Probe, ProbeReport, verify
-from compaction.saving import Saved, write_session
 from compaction.summary import Compaction, SummaryError, extract
-from compaction.tools import SCHEMAS, Toolbox
 
 if TYPE_CHECKING:
     import argparse
@@ -483,15 +483,16 @@ def _encodable_message(message: Message) -> Message:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``python -m compaction agent`` takes to its parser."""
-    from compaction import opening
 
-    opening.add_arguments(parser)
+    from compaction.agent import options
+
+    options.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Work with a person in the terminal until the session ends, and return the exit code."""
-    from compaction.opening import open_agent
-    from compaction.terminal import Screen, work
+    from compaction.agent.options import open_agent
+    from compaction.agent.terminal import Screen, work
 
     screen = Screen(allow_all=options.yes, ask=input if sys.stdin.isatty() else None)
     agent = open_agent(options, screen)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from compaction.agent import Agent, Listener
-from compaction.checklist import TODO, render_checklist
-from compaction.commands import COMMANDS, CommandError, run_command
+from compaction.agent.agent import Agent, Listener
+from compaction.agent.checklist import TODO, render_checklist
+from compaction.agent.slash_commands import COMMANDS, CommandError, run_command
+from compaction.agent.tools import plain_text
 from compaction.messages import Call
-from compaction.tools import plain_text
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -381,7 +381,7 @@ def _enter_takes(suggested: str | None) -> KeyBindings:
 def _suggestion(agent: Agent) -> str | None:
     if not agent.demo:
         return None
-    from compaction import demo
+    from compaction.agent import demo
 
     return demo.suggestion(agent.history)
 
@@ -392,7 +392,7 @@ def _prompt_session(agent: Agent) -> PromptSession[str]:
     from prompt_toolkit.document import Document
     from prompt_toolkit.history import FileHistory
 
-    from compaction.saving import home, make_private
+    from compaction.agent.store import home, make_private
 
     paths = PathCompleter(expanduser=True)
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from compaction.checklist import TODO_SCHEMA, count_items
+from compaction.agent.checklist import TODO_SCHEMA, count_items
 from compaction.engine import call_functions
 from compaction.history import HistoryError, write_atomically
 from compaction.messages import Call
