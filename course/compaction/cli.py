@@ -362,7 +362,7 @@ _COMMANDS: dict[str, _Command] = {
     ),
     "agent": (
         "work with a small coding agent that compacts itself",
-        _late("compaction.agent.agent"),
+        _late("compaction.agent.main"),
         ("agent", "agent --help"),
     ),
     "gateway": (

@@ -12,8 +12,8 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from compaction.agent.agent import Agent, add_arguments
-from compaction.agent.options import open_agent
+from compaction.agent.agent import Agent
+from compaction.agent.options import add_arguments, open_agent
 from compaction.agent.slash_commands import budget
 from compaction.agent.terminal import Screen, banner
 from compaction.history import HistoryError

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from compaction.agent.agent import THRESHOLD, WINDOW, Agent, Listener
+from compaction.agent.agent import Agent
 from compaction.agent.connection import Connection, connect, connect_offline
 from compaction.agent.functions import own_functions, parts_of
+from compaction.agent.listener import THRESHOLD, WINDOW, Listener
 from compaction.agent.store import Saved, latest_session_file, new_session_file, read_session
 from compaction.agent.tools import RESULT_CHARACTERS, TIME_LIMIT_S, Toolbox
 from compaction.engine import Prices

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from compaction.agent.agent import Agent, Listener
+from compaction.agent.agent import Agent
 from compaction.agent.checklist import TODO, render_checklist
+from compaction.agent.listener import Listener
 from compaction.agent.slash_commands import COMMANDS, CommandError, run_command
 from compaction.agent.tools import plain_text
 from compaction.messages import Call

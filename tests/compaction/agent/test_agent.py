@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 
 from compaction import session
+from compaction.agent import Agent, Listener, demo
 from compaction.agent import agent as agent_module
-from compaction.agent import demo
-from compaction.agent.agent import Agent, Listener, add_arguments
 from compaction.agent.connection import connect, connect_to, explain, retry_wait_s, without_secrets
 from compaction.agent.functions import USED, Parts, parts_of
-from compaction.agent.options import open_agent
+from compaction.agent.options import add_arguments, open_agent
 from compaction.agent.slash_commands import COMMANDS, CommandError, run_command
 from compaction.agent.store import latest_session_file, read_session, write_session
 from compaction.agent.tools import SCHEMAS, Toolbox
