@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compaction.agent.agent import Agent
-from compaction.agent.tools import plain_text
+from compaction.agent.shell import plain_text
 from compaction.calibration import mean_error, size_of
 from compaction.history import HistoryError
 from compaction.messages import Message, is_summary, problems, text_of

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from compaction.agent.agent import Agent
 from compaction.agent.checklist import TODO, render_checklist
 from compaction.agent.listener import Listener
+from compaction.agent.shell import plain_text
 from compaction.agent.slash_commands import COMMANDS, CommandError, run_command
-from compaction.agent.tools import plain_text
 from compaction.messages import Call
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from compaction.agent.checklist import (
     render_checklist,
     without_old_checklists,
 )
-from compaction.agent.tools import REFUSED, SCHEMAS, Toolbox, _Capped, plain_text
+from compaction.agent.shell import _Capped, plain_text
+from compaction.agent.tools import REFUSED, SCHEMAS, Toolbox
 from compaction.grouping import group_messages
 from compaction.messages import Call, Message, problems
 
