@@ -19,9 +19,10 @@ from typing import Any
 from compaction.agent.checklist import pin_checklist, without_old_checklists
 from compaction.agent.connection import MAX_RETRIES, Connection, explain, retry_wait_s
 from compaction.agent.functions import OwnLines, Parts
-from compaction.agent.listener import THRESHOLD, WINDOW, Listener
+from compaction.agent.listener import THRESHOLD, WINDOW, Listener, Stopped
+from compaction.agent.lock import SessionLock
 from compaction.agent.store import Saved, write_session
-from compaction.agent.tools import SCHEMAS, Toolbox
+from compaction.agent.tools import INTERRUPTED, SCHEMAS, Toolbox
 from compaction.calibration import Sample
 from compaction.engine import (
     ContextExceeded,
@@ -69,7 +70,8 @@ class Agent:
 
     ``toolbox`` works in the project's folder, ``listener`` is told what happens. ``window`` is in
     tokens, ``threshold`` a share of it. ``history`` and ``probes`` go on with an earlier session;
-    without a history a new one begins. ``save_to`` is written after every message.
+    without a history a new one begins; ``running`` is the id of a call whose command was
+    interrupted. ``save_to`` is written after every message; ``lock`` is released at the end.
 
     Whatever goes wrong in a turn becomes one line, and the history stays valid.
     """
@@ -87,6 +89,8 @@ class Agent:
         samples: Iterable[Sample] = (),
         parts: Parts | None = None,
         save_to: Path | None = None,
+        lock: SessionLock | None = None,
+        running: str | None = None,
         demo: bool = False,
         prices: Prices | None = None,
     ) -> None:
@@ -95,6 +99,11 @@ class Agent:
         self.listener = listener or Listener()
         self.parts = parts or Parts()
         self.save_to = save_to
+        self.turn_failed = False  # the last turn did not come to its end
+        self._lock = lock
+        self._running = running  # the call whose command runs, or was interrupted
+        self._calling: str | None = None
+        toolbox.before_run = self._command_begins
         self.demo = demo
         self.prices = prices
         self.usage: Usage | None = None
@@ -157,6 +166,7 @@ class Agent:
 
     def say(self, text: str) -> bool:
         """Run a turn on the person's text; return whether it came to its end."""
+        self._running = None  # the new message closes the calls that wait
         return self._turn(encodable(text))
 
     def go_on(self) -> bool:
@@ -164,6 +174,15 @@ class Agent:
         if not self.can_go_on:
             self.listener.note("there is nothing to go on with: the last turn is complete")
             return False
+        return self._turn(None)
+
+    def retry(self) -> bool:
+        """Ask again: go on with a turn that failed, or have the last reply once more."""
+        if not self.can_go_on:
+            if len(self.history) < 2 or self.history[-1].get("role") != "assistant":
+                self.listener.note("there is nothing to ask again: nothing has been said yet")
+                return False
+            self.engine.history = self.history[:-1]
         return self._turn(None)
 
     def compact(self) -> Pass | None:
@@ -233,14 +252,20 @@ class Agent:
         """End the session: save it, close the connection."""
         self.save()
         self.connection.close()
+        if self._lock is not None:
+            self._lock.release()
 
     # A turn.
 
     def _turn(self, text: str | None) -> bool:
         self._requests = 0
+        self.turn_failed = True
         try:
             self._run(text)
+            self.turn_failed = False
             return True
+        except Stopped:
+            raise
         except KeyboardInterrupt:
             waiting = len(pending_calls(self.history))
             calls = f", {waiting} tool call{'s' * (waiting != 1)} without a result" * bool(waiting)
@@ -248,7 +273,7 @@ class Agent:
         except ContextExceeded as error:
             self.listener.note(f"{error} (/budget shows who uses the window)")
         except Exception as error:
-            self.listener.note(f"{self.reason(error)}; the session is whole, /continue tries again")
+            self.listener.note(f"{self.reason(error)}; the session is whole, /retry asks again")
         finally:
             self._calibrate()
             self.save()
@@ -313,9 +338,20 @@ class Agent:
 
     def _call_tool(self, call: Call) -> str:
         self.listener.call(call)
-        result = self.toolbox.call(call)
+        self._calling = call.id
+        was_interrupted = call.id is not None and call.id == self._running
+        if was_interrupted and not self.listener.allow_again(call):
+            result = INTERRUPTED
+        else:
+            result = self.toolbox.call(call, allowed=was_interrupted)
+        self._running = None
         self.listener.result(call, result)
         return result
+
+    def _command_begins(self) -> None:
+        """Note in the session's file which command runs, should the agent not see its end."""
+        self._running = self._calling
+        self.save()
 
     def _ask(self, question: str, messages: Sequence[Message]) -> str:
         """Put a question to the model, with the context and without tools."""
@@ -426,6 +462,7 @@ class Agent:
             demo=self.demo,
             probes=self.engine.probes,
             samples=list(samples),
+            running=self._running,
         )
 
 

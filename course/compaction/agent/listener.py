@@ -1,4 +1,4 @@
-"""Who is told what happens in a session, and the two figures that every session begins with."""
+"""Who is told what happens in a session, and the figures that every session begins with."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ WINDOW = 128_000
 
 THRESHOLD = 0.70
 """The share of the window at which the course's agent compacts."""
+
+
+class Stopped(KeyboardInterrupt):
+    """The system asks this process to end: its terminal was closed, or it was told to stop.
+
+    A kind of Ctrl-C, so that whatever lets one pass lets this pass; it ends the program.
+    """
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__()
+        self.signal_number = signal_number
 
 
 class Listener:
@@ -31,4 +42,8 @@ class Listener:
 
     def allow(self, command: str) -> bool:
         """Ask whether a shell command may run; nobody there means no."""
+        return False
+
+    def allow_again(self, call: Call) -> bool:
+        """Ask whether a command that was interrupted, and may have run, may run again."""
         return False

@@ -32,6 +32,12 @@ MAX_FILE_BYTES = 2_000_000
 REFUSED = "refused: the person did not allow this command"
 """The result of a command that was not allowed."""
 
+INTERRUPTED = (
+    "interrupted: the agent was stopped while this command ran; it may have run, in part or whole, "
+    "and was not run again"
+)
+"""The result of a command that was interrupted, where nobody wants it to run again."""
+
 
 def _schema(name: str, description: str, **parameters: dict[str, Any]) -> dict[str, Any]:
     required = [key for key, value in parameters.items() if not value.pop("optional", False)]
@@ -111,6 +117,7 @@ class Toolbox:
         self.limit = limit
         self.secrets = [secret for secret in secrets if secret]
         self.before_run: Callable[[], object] | None = None
+        self._allowed = False
         self._call = call_functions(
             {
                 "read_file": self.read_file,
@@ -120,8 +127,12 @@ class Toolbox:
             }
         )
 
-    def call(self, call: Call) -> str:
-        """Run a tool call and return its result, or an error text that a model can act on."""
+    def call(self, call: Call, allowed: bool = False) -> str:
+        """Run a tool call and return its result, or an error text that a model can act on.
+
+        With ``allowed`` a command runs unasked: the question has been put already.
+        """
+        self._allowed = allowed
         try:
             result = self._call(call)
         except (ToolError, HistoryError, OSError) as error:
@@ -207,7 +218,7 @@ class Toolbox:
         """Ask, run a shell command in the folder, and return its output and exit code."""
         if not isinstance(command, str) or not command.strip() or "\0" in command:
             raise ToolError("command must be a command line")
-        if not self.allow(command):
+        if not self._allowed and not self.allow(command):
             return REFUSED
         if self.before_run is not None:
             self.before_run()
