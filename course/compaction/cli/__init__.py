@@ -1,5 +1,9 @@
-"""The command line."""
+"""The command line: measure a history, see its budget, compact it, check what it kept.
 
-from compaction.cli.commands import draw_budget, main
+``commands`` lists the commands and runs one; ``options`` has the arguments and words that several
+share; each command is a module, loaded when it is asked for.
+"""
 
-__all__ = ["draw_budget", "main"]
+from compaction.cli.commands import main
+
+__all__ = ["main"]
