@@ -11,8 +11,8 @@ from compaction.messages import Message
 Form = Literal["list", "object", "message lines", "conversation lines"]
 
 
-class HistoryError(InputError):
-    """A history that cannot be read or written; the message is one line for a person."""
+HistoryError = InputError
+"""What reading a history raises: the library has one class for input that cannot be used."""
 
 
 @dataclass(frozen=True)
