@@ -12,11 +12,11 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from compaction.agent import Agent, add_arguments
-from compaction.commands import budget
-from compaction.history import HistoryError
-from compaction.opening import open_agent
-from compaction.terminal import Screen, banner
+from compaction.agent.agent import Agent
+from compaction.agent.options import add_arguments, open_agent
+from compaction.agent.slash_commands import budget
+from compaction.agent.terminal import Screen, banner
+from compaction.files import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,7 +158,7 @@ def _open(options: argparse.Namespace) -> None:
     screen = Screen(ask=_ask_in_notebook, allow_all=options.yes, flush=False)
     try:
         opened = open_agent(options, screen)
-    except HistoryError as error:
+    except InputError as error:
         _complain(str(error))
     close()
     _session = opened
