@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from grader.build_starters import cell_name
 from grader.labs import METADATA, BuildError, Notebook, Stale, read, render, write_whole
-from grader.starters import cell_name
 
 ROOT = Path(__file__).resolve().parents[1]
 

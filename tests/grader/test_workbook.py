@@ -17,7 +17,7 @@ from grader.checks import CHECKS, run_check
 from grader.cli import main
 from grader.exercises import IMPORTS
 from grader.feedback import BadInput
-from grader.traps import day1 as starter
+from grader.starters import day1 as starter
 from grader.workbook import (
     Loaded,
     NotebookError,
