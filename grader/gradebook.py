@@ -23,7 +23,7 @@ from typing import IO, Any
 from grader.feedback import BadInput
 from grader.intake import Places, Roster
 from grader.marking import Mark, Marked, SourceCell, digest_of, source_of
-from grader.writing import write_whole
+from grader.notebooks.write import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -230,7 +230,7 @@ class Writer:
     def __init__(self, course: Course) -> None:
         from nbgrader.api import Gradebook
 
-        from grader.build import own_commands_first
+        from grader.build.command import own_commands_first
 
         self.course = course
         if course.db_url.startswith("sqlite:///"):

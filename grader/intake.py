@@ -25,8 +25,8 @@ from pathlib import Path, PurePosixPath
 
 from grader.exercises import SLUGS
 from grader.feedback import BadInput, printable
-from grader.workbook import MAX_BYTES, NotebookError, lab_of
-from grader.writing import write_whole
+from grader.notebooks.lab import MAX_BYTES, NotebookError, lab_of
+from grader.notebooks.write import write_whole
 
 MAX_TOTAL_BYTES = 4 * 2**30
 """All notebooks of one archive together."""

@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from grader.labs import METADATA, BuildError, Notebook, Stale, read, render, write_whole
-from grader.starters import cell_name
+from grader.build.labs import METADATA, BuildError, Notebook, Stale, read, render, write_whole
+from grader.build.place_starters import cell_name
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 TIMEOUT_S = 120
 """A cell that takes longer than this is broken."""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import compaction
 from grader.feedback import BadInput
-from grader.labs import write_whole
+from grader.build.labs import write_whole
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 FILES = (
     "README.md",
