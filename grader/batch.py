@@ -22,6 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from compaction.files import write_whole
 from grader.exercises import SLUGS
 from grader.feedback import BadInput, printable
 from grader.gradebook import ROOT, Course, Record, Writer, read_record, record_path

@@ -33,6 +33,7 @@ from compaction.engine import (
     read_reply,
     reply_with,
 )
+from compaction.files import InputError
 from compaction.gateway import summarize_with
 from compaction.history import HistoryError, read_history
 from compaction.messages import Call, Message, content_of, problems
@@ -258,7 +259,7 @@ class Agent:
             return
         try:
             write_session(self.save_to, self._saved(), SCHEMAS)
-        except HistoryError as error:
+        except InputError as error:
             self._note_once(f"the session is not saved: {error}")
 
     def close(self) -> None:

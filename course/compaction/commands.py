@@ -11,7 +11,7 @@ from pathlib import Path
 
 from compaction.agent import Agent
 from compaction.calibration import mean_error, size_of
-from compaction.history import HistoryError
+from compaction.files import InputError
 from compaction.messages import Message, is_summary, problems, text_of
 from compaction.probes import Probe, verify
 from compaction.tokens import DEFAULT, Coefficients
@@ -51,7 +51,7 @@ def run_command(agent: Agent, line: str) -> str:
         raise CommandError(f"expected {name} {command.argument}")
     try:
         return command.run(agent, argument)
-    except HistoryError as error:
+    except InputError as error:
         raise CommandError(str(error)) from error
 
 
@@ -60,7 +60,7 @@ def run_command(agent: Agent, line: str) -> str:
 
 def budget(agent: Agent, argument: str = "") -> str:
     """Return the seven-path table of the next request."""
-    from compaction.cli import draw_budget
+    from compaction.cli.budget import draw_budget
 
     rows = agent.engine.budget()
     total = sum(row.tokens for row in rows)

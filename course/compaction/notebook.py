@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from compaction.agent import Agent, add_arguments
 from compaction.commands import budget
-from compaction.history import HistoryError
+from compaction.files import InputError
 from compaction.opening import open_agent
 from compaction.terminal import Screen, banner
 
@@ -158,7 +158,7 @@ def _open(options: argparse.Namespace) -> None:
     screen = Screen(ask=_ask_in_notebook, allow_all=options.yes, flush=False)
     try:
         opened = open_agent(options, screen)
-    except HistoryError as error:
+    except InputError as error:
         _complain(str(error))
     close()
     _session = opened

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from compaction.calibration import Sample
+from compaction.files import write_whole
 from compaction.history import (
     Conversation,
     HistoryError,
     HistoryFile,
     read_histories,
     render_histories,
-    write_atomically,
 )
 from compaction.messages import Message
 from compaction.probes import Probe
@@ -68,7 +68,7 @@ def write_session(
     fields: dict[str, Any] = {"messages": saved.messages, "tools": list(tools or [])}
     fields["agent"] = agent
     file = HistoryFile(str(path), "object", [Conversation(saved.messages, fields)], " ")
-    write_atomically(path, render_histories(file, [saved.messages]))
+    write_whole(path, render_histories(file, [saved.messages]))
 
 
 def read_session(path: Path) -> Saved:

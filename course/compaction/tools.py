@@ -23,7 +23,7 @@ from typing import Any
 
 from compaction.checklist import TODO_SCHEMA, count_items
 from compaction.engine import call_functions
-from compaction.history import HistoryError, write_atomically
+from compaction.files import InputError, write_whole
 from compaction.messages import Call
 
 TIME_LIMIT_S = 60.0
@@ -130,7 +130,7 @@ class Toolbox:
         """Run a tool call and return its result, or an error text that a model can act on."""
         try:
             result = self._call(call)
-        except (ToolError, HistoryError, OSError) as error:
+        except (ToolError, InputError, OSError) as error:
             result = f"error: {_reason(error)}"
         except TypeError as error:  # a missing or an unknown argument
             result = f"error: {str(error).removeprefix('Toolbox.').replace('()', '', 1)}"
@@ -174,7 +174,7 @@ class Toolbox:
             if file.exists():
                 raise ToolError(f"{path} exists; give the text to replace")
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(file, new)
+            write_whole(file, new)
             count = len(new.splitlines())
             return f"made {path}: {count} line{'s' * (count != 1)}"
         before = _read_text(file, path)
@@ -187,7 +187,7 @@ class Toolbox:
         if old == new:
             raise ToolError("old and new are the same; nothing to change")
         after = before.replace(old, new)
-        write_atomically(file, after)
+        write_whole(file, after)
         return _diff(path, before, after, before.index(old), len(old), len(new))
 
     def _file(self, path: str, must_exist: bool = True) -> Path:

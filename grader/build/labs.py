@@ -22,7 +22,6 @@ from grader.feedback import BadInput
 from grader.build.place_starters import RegionError, cell_name, fill, match_regions, place
 from grader.notebooks.write import METADATA as METADATA
 from grader.notebooks.write import render as render
-from grader.notebooks.write import write_whole as write_whole
 
 Notebook = dict[str, Any]
 Cell = dict[str, Any]

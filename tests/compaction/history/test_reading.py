@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import stat
 import sys
-import threading
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction import history as module
+from compaction.files import write_whole
 from compaction.history import (
     HistoryError,
     parse_histories,
@@ -22,7 +18,6 @@ from compaction.history import (
     read_history,
     read_tools,
     render_histories,
-    write_atomically,
 )
 from tests.compaction.strategies import histories
 
@@ -369,7 +364,7 @@ def test_a_lone_surrogate_comes_back_as_it_was(tmp_path):
     odd = {"role": "user", "content": "a\ud800b\udc00"}
     source = parsed(json.dumps([odd]))
     path = tmp_path / "out.json"
-    write_atomically(path, render_histories(source, lists_of(source)))
+    write_whole(path, render_histories(source, lists_of(source)))
     assert lists_of(read_histories(path)) == [[odd]]
 
 
@@ -388,106 +383,3 @@ def test_reading_what_was_written_gives_the_same_histories(found, form):
     again = parsed(render_histories(source, lists_of(source)).encode())
     assert lists_of(again) == lists_of(source)
     assert lists_of(source) == (found if form == "lines" else found[:1])
-
-
-# --- writing ------------------------------------------------------------------------------
-
-
-def only_file(folder):
-    (name,) = os.listdir(folder)
-    return name
-
-
-def test_a_new_file(tmp_path):
-    write_atomically(tmp_path / "new.json", "甲\n")
-    assert (tmp_path / "new.json").read_bytes() == "甲\n".encode()
-    assert only_file(tmp_path) == "new.json"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
-def test_permissions_are_those_of_the_old_file_or_the_usual_ones(tmp_path):
-    old, new = tmp_path / "old.json", tmp_path / "new.json"
-    old.write_text("old")
-    old.chmod(0o640)
-    write_atomically(old, "x")
-    assert stat.S_IMODE(old.stat().st_mode) == 0o640 and old.read_text() == "x"
-    before = os.umask(0o027)
-    try:
-        write_atomically(new, "x")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(new.stat().st_mode) == 0o640
-
-
-@pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, step):
-    path = tmp_path / "h.json"
-    path.write_text("old")
-
-    def fail(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(module.os, step, fail)
-    with pytest.raises(HistoryError, match=r"h\.json: cannot be written: no space left on device"):
-        write_atomically(path, "new")
-    assert path.read_text() == "old" and only_file(tmp_path) == "h.json"
-
-
-def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
-    path = tmp_path / "h.json"
-    path.write_text("old")
-
-    def interrupt(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module.os, "fsync", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(path, "new")
-    assert path.read_text() == "old" and only_file(tmp_path) == "h.json"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
-def test_a_link_stays_a_link(tmp_path):
-    (tmp_path / "real").mkdir()
-    target, link = tmp_path / "real" / "h.json", tmp_path / "link.json"
-    target.write_text("old")
-    link.symlink_to(target)
-    write_atomically(link, "new")
-    assert link.is_symlink() and target.read_text() == "new"
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in the file system here")
-def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    got = []
-    reader = threading.Thread(target=lambda: got.append(path.read_text()), daemon=True)
-    reader.start()
-    write_atomically(path, "text")
-    reader.join(timeout=20)
-    assert got == ["text"] and stat.S_ISFIFO(path.stat().st_mode)
-
-
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        (lambda folder: folder, "it is a folder; expected a file"),
-        (lambda folder: folder / "missing" / "h.json", "there is no folder"),
-    ],
-)
-def test_places_that_cannot_be_written(tmp_path, make, expected):
-    with pytest.raises(HistoryError) as caught:
-        write_atomically(make(tmp_path), "x")
-    assert expected in str(caught.value) and os.listdir(tmp_path) == []
-
-
-@pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="a privileged person may write anyway"
-)
-def test_a_read_only_file_is_respected(tmp_path):
-    path = Path(tmp_path / "h.json")
-    path.write_text("old")
-    path.chmod(0o444)
-    with pytest.raises(HistoryError, match="read-only"):
-        write_atomically(path, "new")
-    assert path.read_text() == "old"

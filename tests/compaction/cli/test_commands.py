@@ -23,7 +23,7 @@ from compaction.probes import Probe, verify
 from compaction.session import load
 from compaction.summary import HEADINGS, compact
 
-AGENT = Path(__file__).resolve().parents[1] / "data" / "agent_history.json"
+AGENT = Path(__file__).resolve().parents[2] / "data" / "agent_history.json"
 TOOL = {"type": "function", "function": {"name": "read_file", "description": "d" * 390}}
 COMMANDS = ("estimate", "budget", "compact", "probes", "simulate", "agent", "gateway")
 
