@@ -28,7 +28,6 @@ from grader.feedback import BadInput, printable
 from grader.gradebook import ROOT, Course, Record, Writer, read_record, record_path
 from grader.intake import HandedIn, Intake, Refused, read_roster, survey, take_in
 from grader.marking import Job, Marked, SourceCell
-from grader.notebooks.write import write_whole
 from grader.pool import Pool, Setting, cores, unmarked
 
 if TYPE_CHECKING:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from compaction.agent import THRESHOLD, WINDOW, Agent, Listener
-from compaction.connection import Connection, connect, connect_offline
+from compaction.agent.agent import Agent
+from compaction.agent.connection import Connection, connect, connect_offline
+from compaction.agent.functions import own_functions, parts_of
+from compaction.agent.listener import THRESHOLD, WINDOW, Listener
+from compaction.agent.lock import SessionLock
+from compaction.agent.store import Saved, latest_session_file, new_session_file, read_session
+from compaction.agent.tools import RESULT_CHARACTERS, TIME_LIMIT_S, Toolbox
 from compaction.engine import Prices
 from compaction.history import HistoryError
-from compaction.parts import own_functions, parts_of
 from compaction.probes import Probe
-from compaction.saving import Saved, latest_session_file, new_session_file, read_session
-from compaction.tools import RESULT_CHARACTERS, TIME_LIMIT_S, Toolbox
 
 if TYPE_CHECKING:
     import argparse
@@ -85,6 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on with a session: the one in FILE or in --session, else the latest",
     )
     parser.add_argument(
+        "--fork", action="store_true", help="with --resume: go on with a copy, in a new file"
+    )
+    parser.add_argument(
         "--functions", metavar="FOLDER", help="run on your own functions, from your notebooks"
     )
     parser.add_argument(
@@ -97,33 +103,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _demo_window() -> int:
-    from compaction import demo
+    from compaction.agent import demo
 
     return demo.WINDOW
 
 
 def open_agent(options: argparse.Namespace, listener: Listener) -> Agent:
-    """Return the session that the options ask for; raises HistoryError for options that clash."""
+    """Return the session that the options ask for.
+
+    Raises HistoryError for options that clash, and for a session that another agent has open.
+    """
     try:
         prices = Prices(*options.prices) if options.prices else None
     except ValueError as error:
         raise HistoryError(f"--prices: {error}") from error
-    saved, save_to = _saved_session(options)
-    own: dict[str, Callable[..., Any]] = {}
-    if options.functions:
-        own, lines = own_functions(options.functions)
-        for line in lines:
-            listener.note(line)
-    connection, folder, is_demo = _way_to_a_model(options, saved)
-    window = options.window or (saved.window if saved else _demo_window() if is_demo else WINDOW)
-    toolbox = Toolbox(
-        folder,
-        allow=listener.allow,
-        time_limit_s=options.time_limit,
-        # A result must leave room for others: at most about a fifth of the window.
-        limit=min(RESULT_CHARACTERS, max(2_000, round(0.7 * window))),
-        secrets=connection.secrets,
-    )
+    with ExitStack() as undo:  # what was taken is given back where a later step fails
+        resumed, save_to = _session_files(options)
+        lock = SessionLock(save_to) if save_to else None
+        if lock:
+            undo.callback(lock.release)
+        saved = read_session(resumed) if resumed else None
+        own: dict[str, Callable[..., Any]] = {}
+        if options.functions:
+            own, lines = own_functions(options.functions)
+            for line in lines:
+                listener.note(line)
+        connection, folder, is_demo = _way_to_a_model(options, saved)
+        window = options.window or (
+            saved.window if saved else _demo_window() if is_demo else WINDOW
+        )
+        toolbox = Toolbox(
+            folder,
+            allow=listener.allow,
+            time_limit_s=options.time_limit,
+            # A result must leave room for others: at most about a fifth of the window.
+            limit=min(RESULT_CHARACTERS, max(2_000, round(0.7 * window))),
+            secrets=connection.secrets,
+        )
+        if save_to is None:
+            save_to = new_session_file(toolbox.folder)
+            lock = SessionLock(save_to)
+        undo.pop_all()
     return Agent(
         connection,
         toolbox,
@@ -134,23 +154,32 @@ def open_agent(options: argparse.Namespace, listener: Listener) -> Agent:
         probes=saved.probes if saved else demo_probes() if is_demo else (),
         samples=saved.samples if saved else (),
         parts=parts_of(own),
-        save_to=save_to or new_session_file(toolbox.folder),
+        save_to=save_to,
+        lock=lock,
+        running=saved.running if saved else None,
         demo=is_demo,
         prices=prices,
     )
 
 
-def _saved_session(options: argparse.Namespace) -> tuple[Saved | None, Path | None]:
-    """Return the session to go on with, if any, and the file to keep it in, if one is named."""
+def _session_files(options: argparse.Namespace) -> tuple[Path | None, Path | None]:
+    """Return the session's file to go on with, if any, and the one to keep it in, if named."""
     named = Path(options.session) if options.session else None
+    if options.fork and options.resume is None:
+        raise HistoryError("--fork copies a session: it needs --resume")
+    if named is not None and named.exists() and (options.resume is None or options.fork):
+        raise HistoryError(f"{named}: the file exists; --resume goes on with it")
     if options.resume is None:
-        if named is not None and named.exists():
-            raise HistoryError(f"{named}: the file exists; --resume goes on with it")
         return None, named
-    if options.resume and named is not None:
+    if options.resume and named is not None and not options.fork:
         raise HistoryError("--resume FILE and --session FILE name two files; give one of them")
-    file = Path(options.resume) if options.resume else named or latest_session_file()
-    return read_session(file), file
+    if options.resume:
+        resumed = Path(options.resume)
+    else:
+        resumed = named if named is not None and not options.fork else latest_session_file()
+    if not resumed.exists():
+        read_session(resumed)  # says so
+    return resumed, named if options.fork else resumed
 
 
 def _way_to_a_model(
@@ -179,7 +208,7 @@ def _way_to_a_model(
 
 
 def _demonstration(named: str | None, saved: Saved | None) -> tuple[Connection, Path, bool]:
-    from compaction import demo
+    from compaction.agent import demo
 
     folder = Path(named or (saved.folder if saved else tempfile.mkdtemp(prefix="calc-")))
     if folder.exists() and not demo.may_lay_project(folder):
@@ -193,6 +222,6 @@ def _demonstration(named: str | None, saved: Saved | None) -> tuple[Connection, 
 
 def demo_probes() -> list[Probe]:
     """Return the facts that the demonstration looks for besides those that the person pins."""
-    from compaction import demo
+    from compaction.agent import demo
 
     return demo.PROBES

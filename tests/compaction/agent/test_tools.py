@@ -15,16 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.checklist import (
+from compaction.agent.checklist import (
     MAX_ITEMS,
     count_items,
     pin_checklist,
     render_checklist,
     without_old_checklists,
 )
+from compaction.agent.shell import _Capped, plain_text
+from compaction.agent.tools import REFUSED, SCHEMAS, Toolbox
 from compaction.grouping import group_messages
 from compaction.messages import Call, Message, problems
-from compaction.tools import REFUSED, SCHEMAS, Toolbox, _Capped, plain_text
 
 PYTHON = shlex.quote(sys.executable)
 

@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from compaction import demo, notebook
+from compaction.agent import demo, notebook
 from compaction.calibration import meter
 from compaction.gateway import Gateway
 from compaction.messages import problems

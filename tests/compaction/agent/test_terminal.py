@@ -20,10 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compaction.agent.store import read_session
+from compaction.agent.terminal import SHOWN_LINES, Screen, _Wrap, visible
 from compaction.history import read_history
 from compaction.messages import Call, problems
-from compaction.saving import read_session
-from compaction.terminal import SHOWN_LINES, Screen, _Wrap, visible
 
 
 class Answers:

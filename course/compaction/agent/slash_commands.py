@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from compaction.agent import Agent
+from compaction.agent.agent import Agent
+from compaction.agent.shell import plain_text
 from compaction.calibration import mean_error, size_of
 from compaction.files import InputError
 from compaction.messages import Message, is_summary, problems, text_of
 from compaction.probes import Probe, verify
 from compaction.tokens import DEFAULT, Coefficients
-from compaction.tools import plain_text
 
 
 @dataclass(frozen=True)

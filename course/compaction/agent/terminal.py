@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from compaction.agent import Agent, Listener
-from compaction.checklist import TODO, render_checklist
-from compaction.commands import COMMANDS, CommandError, run_command
+from compaction.agent.agent import Agent
+from compaction.agent.checklist import TODO, render_checklist
+from compaction.agent.listener import Listener, Stopped
+from compaction.agent.shell import plain_text
+from compaction.agent.slash_commands import COMMANDS, CommandError, run_command
 from compaction.messages import Call
-from compaction.tools import plain_text
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -24,6 +25,7 @@ PROMPT = "> "
 SHOWN_LINES = 8
 """How many lines of a tool's result are shown; the model gets all of them."""
 
+_WORDS = {"y": "yes", "n": "no", "a": "always"}
 _WIDEST = 100  # columns; longer lines are hard to read
 
 
@@ -111,21 +113,32 @@ class Screen(Listener):
         if self._ask is None:
             self._line("     not run: nobody can be asked here; --yes allows commands")
             return False
-        question = "     run it? y = yes, n = no, a = always this command: "
+        answer = self._answer_to("run it? y = yes, n = no, a = always this command", "y", "n", "a")
+        if answer == "a":
+            self._always.add(command)
+        return answer in ("y", "a")
+
+    def allow_again(self, call: Call) -> bool:
+        """Ask about a command that was interrupted; --yes is no answer to this."""
+        self._line("     this command was interrupted; it may have run, in part or whole")
+        if self.allow_all or self._ask is None:
+            self._line("     not run again; the model is told")
+            return False
+        return self._answer_to("run it again? y = yes, n = no", "y", "n") == "y"
+
+    def _answer_to(self, question: str, *letters: str) -> str:
+        """Ask until one of the letters (or its word) is the answer; "" where nobody answers."""
+        assert self._ask is not None
         try:
             with _echo(True):
                 _forget_typed_ahead()
                 while True:
-                    answer = self._ask(question).strip().lower()
-                    if answer in ("a", "always"):
-                        self._always.add(command)
-                    if answer in ("y", "yes", "a", "always"):
-                        return True
-                    if answer in ("n", "no"):
-                        return False
+                    answer = self._ask(f"     {question}: ").strip().lower()
+                    if answer in letters or answer in [_WORDS[letter] for letter in letters]:
+                        return answer[0]
         except EOFError:
             self._line("")
-            return False
+            return ""
         except KeyboardInterrupt:
             self._line("")
             raise
@@ -296,25 +309,34 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 
 def work(agent: Agent, screen: Screen) -> int:
-    """Read and answer until the person leaves; return the exit code."""
+    """Read and answer until the person leaves; return the exit code.
+
+    Where nobody can react, with input from a pipe, a turn that fails ends the program with 1.
+    """
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    screen.show(banner(agent))
-    if is_terminal:
-        enter = "Press Enter to send the message shown in grey; " if agent.demo else ""
-        screen.show(f"{enter}/help lists the commands.")
+    failed = False
     try:
+        screen.show(banner(agent))
+        if is_terminal:
+            enter = "Press Enter to send the message shown in grey; " if agent.demo else ""
+            screen.show(f"{enter}/help lists the commands.")
         for text in _typed(agent, screen) if is_terminal else _piped(agent):
             try:
                 _answer(agent, screen, text)
             except EOFError:
                 break
+            except Stopped:
+                raise
             except KeyboardInterrupt:
                 screen.note("stopped")
+            failed = agent.turn_failed and not is_terminal
+            if failed:
+                break
     finally:
         agent.close()
     if agent.save_to is not None and agent.save_to.exists():
         screen.show(f"--resume goes on with this session: {agent.save_to}")
-    return 0
+    return 1 if failed else 0
 
 
 def _answer(agent: Agent, screen: Screen, text: str) -> None:
@@ -348,6 +370,8 @@ def _typed(agent: Agent, screen: Screen) -> Iterator[str]:
             text = session.prompt(
                 placeholder=suggested or "", key_bindings=_enter_takes(suggested)
             ).strip()
+        except Stopped:
+            raise
         except KeyboardInterrupt:
             continue
         except EOFError:
@@ -381,7 +405,7 @@ def _enter_takes(suggested: str | None) -> KeyBindings:
 def _suggestion(agent: Agent) -> str | None:
     if not agent.demo:
         return None
-    from compaction import demo
+    from compaction.agent import demo
 
     return demo.suggestion(agent.history)
 
@@ -392,7 +416,7 @@ def _prompt_session(agent: Agent) -> PromptSession[str]:
     from prompt_toolkit.document import Document
     from prompt_toolkit.history import FileHistory
 
-    from compaction.saving import home, make_private
+    from compaction.agent.store import home, make_private
 
     paths = PathCompleter(expanduser=True)
 

@@ -39,6 +39,8 @@ class Saved:
     """A session as its file holds it; ``window`` in tokens, ``folder`` is the project's.
 
     ``demo`` marks the offline demonstration, which has a project and a script of its own.
+    ``running`` is the id of the tool call whose command runs: where a file holds one, the agent
+    ended while it ran.
     """
 
     messages: list[Message]
@@ -49,6 +51,7 @@ class Saved:
     demo: bool = False
     probes: list[Probe] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
+    running: str | None = None
 
 
 def write_session(
@@ -64,6 +67,7 @@ def write_session(
         "demo": saved.demo,
         "probes": [asdict(probe) for probe in saved.probes],
         "samples": [[s.cjk, s.other, s.tokens] for s in saved.samples[-MAX_SAMPLES:]],
+        "running": saved.running,
     }
     fields: dict[str, Any] = {"messages": saved.messages, "tools": list(tools or [])}
     fields["agent"] = agent
@@ -100,7 +104,7 @@ def read_session(path: Path) -> Saved:
         ) from error
     if not value("folder", str) or "\0" in value("folder", str):
         raise HistoryError(f'{found.name}: "agent": "folder" names no folder')
-    base_url = agent.get("base_url")
+    base_url, running = agent.get("base_url"), agent.get("running")
     return Saved(
         messages=found.conversations[0].messages,
         folder=value("folder", str),
@@ -110,6 +114,7 @@ def read_session(path: Path) -> Saved:
         demo=value("demo", bool, False),
         probes=probes,
         samples=samples,
+        running=running if isinstance(running, str) else None,
     )
 
 

@@ -1,8 +1,7 @@
 """The agent's tools: read a file, edit a file, run a command, keep a checklist.
 
 All of them work inside one folder. A command is a shell line of the model's choosing, so nothing
-runs before a person has seen it and said yes; what it prints is capped while it is read, and at
-the time limit it ends together with everything it started.
+runs before a person has seen it and said yes; :mod:`compaction.agent.shell` runs it.
 """
 
 from __future__ import annotations
@@ -10,18 +9,13 @@ from __future__ import annotations
 import difflib
 import itertools
 import os
-import re
-import signal
-import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from compaction.checklist import TODO_SCHEMA, count_items
+from compaction.agent.checklist import TODO_SCHEMA, count_items
+from compaction.agent.shell import run_shell
 from compaction.engine import call_functions
 from compaction.files import InputError, write_whole
 from compaction.messages import Call
@@ -38,7 +32,11 @@ MAX_FILE_BYTES = 2_000_000
 REFUSED = "refused: the person did not allow this command"
 """The result of a command that was not allowed."""
 
-_GRACE_S = 0.3  # for what a command left behind to close its output
+INTERRUPTED = (
+    "interrupted: the agent was stopped while this command ran; it may have run, in part or whole, "
+    "and was not run again"
+)
+"""The result of a command that was interrupted, where nobody wants it to run again."""
 
 
 def _schema(name: str, description: str, **parameters: dict[str, Any]) -> dict[str, Any]:
@@ -90,8 +88,9 @@ class Toolbox:
     """The tools of one project folder; ``call`` is what the engine calls.
 
     ``allow(command)`` is asked before every command and must return True for it to run.
-    ``limit`` is the longest result in characters. The texts in ``secrets`` (keys) never get into
-    a result. Raises NotADirectoryError when the folder is none.
+    ``before_run()`` is then called, if it is set. ``limit`` is the longest result in characters.
+    The texts in ``secrets`` (keys) never get into a result. Raises NotADirectoryError when the
+    folder is none.
 
     >>> import tempfile
     >>> toolbox = Toolbox(tempfile.gettempdir(), allow=lambda command: False)
@@ -117,6 +116,8 @@ class Toolbox:
         self.time_limit_s = time_limit_s
         self.limit = limit
         self.secrets = [secret for secret in secrets if secret]
+        self.before_run: Callable[[], object] | None = None
+        self._allowed = False
         self._call = call_functions(
             {
                 "read_file": self.read_file,
@@ -126,8 +127,12 @@ class Toolbox:
             }
         )
 
-    def call(self, call: Call) -> str:
-        """Run a tool call and return its result, or an error text that a model can act on."""
+    def call(self, call: Call, allowed: bool = False) -> str:
+        """Run a tool call and return its result, or an error text that a model can act on.
+
+        With ``allowed`` a command runs unasked: the question has been put already.
+        """
+        self._allowed = allowed
         try:
             result = self._call(call)
         except (ToolError, InputError, OSError) as error:
@@ -213,40 +218,11 @@ class Toolbox:
         """Ask, run a shell command in the folder, and return its output and exit code."""
         if not isinstance(command, str) or not command.strip() or "\0" in command:
             raise ToolError("command must be a command line")
-        if not self.allow(command):
+        if not self._allowed and not self.allow(command):
             return REFUSED
-        output = _Capped(self.limit)
-        started_s = time.monotonic()
-        process = subprocess.Popen(
-            command,
-            shell=True,
-            cwd=self.folder,
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            bufsize=0,
-            **_OWN_GROUP,
-        )
-        reader = threading.Thread(target=output.read_from, args=(process.stdout,), daemon=True)
-        reader.start()
-        note = ""
-        try:
-            try:
-                process.wait(self.time_limit_s)
-                reader.join(_GRACE_S)
-                if reader.is_alive():
-                    note = "; what it left running was ended"
-            except subprocess.TimeoutExpired:
-                note = f"; ended at the time limit of {self.time_limit_s:g} s"
-        finally:  # Ctrl-C too
-            _end_group(process)
-            reader.join(_GRACE_S)
-        took_s = time.monotonic() - started_s
-        text = output.text()
-        if text and not text.endswith("\n"):
-            text += "\n"
-        return f"{text}[exit code {process.returncode} after {took_s:.1f} s{note}]"
+        if self.before_run is not None:
+            self.before_run()
+        return run_shell(command, self.folder, self._environment(), self.time_limit_s, self.limit)
 
     def _environment(self) -> dict[str, str]:
         """Return the environment of a command: without keys, without colours."""
@@ -264,79 +240,6 @@ class Toolbox:
         for secret in self.secrets:
             text = text.replace(secret, "[key]")
         return text
-
-
-# --- commands and their output --------------------------------------------------------------
-
-_OWN_GROUP: dict[str, Any]
-if sys.platform == "win32":
-    _OWN_GROUP = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-else:
-    _OWN_GROUP = {"start_new_session": True}
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a command and whatever it started."""
-    if sys.platform == "win32":
-        if process.poll() is None:
-            tree = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
-            subprocess.run(tree, capture_output=True, check=False)
-    else:
-        # The group outlives its first process, so it is ended even when that one has gone.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-
-
-def plain_text(text: str) -> str:
-    """Return text without colours, other terminal sequences and control characters.
-
-    >>> plain_text("\\x1b[31mred\\x1b[0m\\r\\n")
-    'red\\n'
-    """
-    text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROLS.sub("", text)
-
-
-class _Capped:
-    """The beginning and the end of an output; the middle is counted and forgotten."""
-
-    def __init__(self, limit: int) -> None:
-        self._head_limit = limit // 2
-        self._tail_limit = limit - self._head_limit
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._dropped = 0
-        self._lock = threading.Lock()
-
-    def read_from(self, pipe: Any) -> None:
-        with suppress(OSError, ValueError), pipe:
-            while piece := pipe.read(65_536):
-                self._add(piece)
-
-    def _add(self, piece: bytes) -> None:
-        with self._lock:
-            room = self._head_limit - len(self._head)
-            self._head += piece[:room]
-            self._tail += piece[room:] if room > 0 else piece
-            excess = len(self._tail) - self._tail_limit
-            if excess > 0:
-                self._dropped += excess
-                del self._tail[:excess]
-
-    def text(self) -> str:
-        with self._lock:
-            if not self._dropped:
-                return plain_text((self._head + self._tail).decode(errors="replace"))
-            # Cut between lines where there are some.
-            head = plain_text(self._head.decode(errors="ignore")).rpartition("\n")
-            tail = plain_text(self._tail.decode(errors="ignore")).partition("\n")
-            dropped = f"[{self._dropped:,} bytes in the middle are left out]"
-            return f"{head[0] or head[2]}\n{dropped}\n{tail[2] or tail[0]}"
 
 
 # --- files and their texts ------------------------------------------------------------------

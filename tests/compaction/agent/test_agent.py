@@ -15,23 +15,23 @@ from typing import Any
 
 import pytest
 
-from compaction import agent as agent_module
-from compaction import demo, session
-from compaction.agent import Agent, Listener, add_arguments
+from compaction import session
+from compaction.agent import Agent, Listener, demo
+from compaction.agent import agent as agent_module
+from compaction.agent.connection import connect, connect_to, explain, retry_wait_s, without_secrets
+from compaction.agent.functions import USED, Parts, parts_of
+from compaction.agent.options import add_arguments, open_agent
+from compaction.agent.slash_commands import COMMANDS, CommandError, run_command
+from compaction.agent.store import latest_session_file, read_session, write_session
+from compaction.agent.tools import SCHEMAS, Toolbox
 from compaction.calibration import TokenMeter
 from compaction.cli import main
-from compaction.commands import COMMANDS, CommandError, run_command
-from compaction.connection import connect, connect_to, explain, retry_wait_s, without_secrets
 from compaction.engine import Engine, Lines, Prices, close_calls, reply_with
 from compaction.gateway import FAULTS, Gateway, summarize_with
 from compaction.history import HistoryError, read_history
 from compaction.messages import Call, Message, content_of, is_summary, problems
-from compaction.opening import open_agent
-from compaction.parts import USED, Parts, parts_of
 from compaction.probes import Probe, verify
-from compaction.saving import latest_session_file, read_session, write_session
 from compaction.summary import compact
-from compaction.tools import SCHEMAS, Toolbox
 
 LONG_TEXT = "The module holds amounts in whole cents.\n" * 80
 

@@ -2,24 +2,28 @@
 
 This module is the session: it puts the engine, the tools, the connection and the file of the
 session together, and turns whatever happens into one line for a person. It prints nothing;
-:mod:`compaction.terminal` and :mod:`compaction.notebook` show what a listener is told.
+:mod:`compaction.agent.terminal` and :mod:`compaction.agent.notebook` show what a listener is told.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from compaction.agent.checklist import pin_checklist, without_old_checklists
+from compaction.agent.connection import MAX_RETRIES, Connection, explain, retry_wait_s
+from compaction.agent.functions import OwnLines, Parts
+from compaction.agent.listener import THRESHOLD, WINDOW, Listener, Stopped
+from compaction.agent.lock import SessionLock
+from compaction.agent.store import Saved, write_session
+from compaction.agent.tools import INTERRUPTED, SCHEMAS, Toolbox
 from compaction.calibration import Sample
-from compaction.checklist import pin_checklist, without_old_checklists
-from compaction.connection import MAX_RETRIES, Connection, explain, retry_wait_s
 from compaction.engine import (
     ContextExceeded,
     Decision,
@@ -37,20 +41,8 @@ from compaction.files import InputError
 from compaction.gateway import summarize_with
 from compaction.history import HistoryError, read_history
 from compaction.messages import Call, Message, content_of, problems
-from compaction.parts import OwnLines, Parts
 from compaction.probes import Probe, ProbeReport, verify
-from compaction.saving import Saved, write_session
 from compaction.summary import Compaction, SummaryError, extract
-from compaction.tools import SCHEMAS, Toolbox
-
-if TYPE_CHECKING:
-    import argparse
-
-WINDOW = 128_000
-"""The context window (tokens) that is taken for a model when none is given."""
-
-THRESHOLD = 0.70
-"""The share of the window at which the course's agent compacts."""
 
 PATIENCE_S = 10.0
 """After this time without a word of the reply the person is told that it takes long."""
@@ -66,29 +58,6 @@ SYSTEM_PROMPT = (
 )
 
 
-class Listener:
-    """What an agent tells the person in front of it; every method may be left as it is."""
-
-    def text(self, piece: str) -> None:
-        """Show a piece of the model's reply as it comes."""
-
-    def end_text(self) -> None:
-        """End the reply that was shown piece by piece."""
-
-    def call(self, call: Call) -> None:
-        """Show a tool call before it runs."""
-
-    def result(self, call: Call, result: str) -> None:
-        """Show what a tool call gave."""
-
-    def note(self, line: str) -> None:
-        """Show one line about the session itself."""
-
-    def allow(self, command: str) -> bool:
-        """Ask whether a shell command may run; nobody there means no."""
-        return False
-
-
 @dataclass(frozen=True)
 class Usage:
     """The last request: what was estimated before it, and what the gateway counted (tokens)."""
@@ -102,7 +71,8 @@ class Agent:
 
     ``toolbox`` works in the project's folder, ``listener`` is told what happens. ``window`` is in
     tokens, ``threshold`` a share of it. ``history`` and ``probes`` go on with an earlier session;
-    without a history a new one begins. ``save_to`` is written after every message.
+    without a history a new one begins; ``running`` is the id of a call whose command was
+    interrupted. ``save_to`` is written after every message; ``lock`` is released at the end.
 
     Whatever goes wrong in a turn becomes one line, and the history stays valid.
     """
@@ -120,6 +90,8 @@ class Agent:
         samples: Iterable[Sample] = (),
         parts: Parts | None = None,
         save_to: Path | None = None,
+        lock: SessionLock | None = None,
+        running: str | None = None,
         demo: bool = False,
         prices: Prices | None = None,
     ) -> None:
@@ -128,6 +100,11 @@ class Agent:
         self.listener = listener or Listener()
         self.parts = parts or Parts()
         self.save_to = save_to
+        self.turn_failed = False  # the last turn did not come to its end
+        self._lock = lock
+        self._running = running  # the call whose command runs, or was interrupted
+        self._calling: str | None = None
+        toolbox.before_run = self._command_begins
         self.demo = demo
         self.prices = prices
         self.usage: Usage | None = None
@@ -190,6 +167,7 @@ class Agent:
 
     def say(self, text: str) -> bool:
         """Run a turn on the person's text; return whether it came to its end."""
+        self._running = None  # the new message closes the calls that wait
         return self._turn(encodable(text))
 
     def go_on(self) -> bool:
@@ -197,6 +175,15 @@ class Agent:
         if not self.can_go_on:
             self.listener.note("there is nothing to go on with: the last turn is complete")
             return False
+        return self._turn(None)
+
+    def retry(self) -> bool:
+        """Ask again: go on with a turn that failed, or have the last reply once more."""
+        if not self.can_go_on:
+            if len(self.history) < 2 or self.history[-1].get("role") != "assistant":
+                self.listener.note("there is nothing to ask again: nothing has been said yet")
+                return False
+            self.engine.history = self.history[:-1]
         return self._turn(None)
 
     def compact(self) -> Pass | None:
@@ -266,14 +253,20 @@ class Agent:
         """End the session: save it, close the connection."""
         self.save()
         self.connection.close()
+        if self._lock is not None:
+            self._lock.release()
 
     # A turn.
 
     def _turn(self, text: str | None) -> bool:
         self._requests = 0
+        self.turn_failed = True
         try:
             self._run(text)
+            self.turn_failed = False
             return True
+        except Stopped:
+            raise
         except KeyboardInterrupt:
             waiting = len(pending_calls(self.history))
             calls = f", {waiting} tool call{'s' * (waiting != 1)} without a result" * bool(waiting)
@@ -281,7 +274,7 @@ class Agent:
         except ContextExceeded as error:
             self.listener.note(f"{error} (/budget shows who uses the window)")
         except Exception as error:
-            self.listener.note(f"{self.reason(error)}; the session is whole, /continue tries again")
+            self.listener.note(f"{self.reason(error)}; the session is whole, /retry asks again")
         finally:
             self._calibrate()
             self.save()
@@ -346,9 +339,20 @@ class Agent:
 
     def _call_tool(self, call: Call) -> str:
         self.listener.call(call)
-        result = self.toolbox.call(call)
+        self._calling = call.id
+        was_interrupted = call.id is not None and call.id == self._running
+        if was_interrupted and not self.listener.allow_again(call):
+            result = INTERRUPTED
+        else:
+            result = self.toolbox.call(call, allowed=was_interrupted)
+        self._running = None
         self.listener.result(call, result)
         return result
+
+    def _command_begins(self) -> None:
+        """Note in the session's file which command runs, should the agent not see its end."""
+        self._running = self._calling
+        self.save()
 
     def _ask(self, question: str, messages: Sequence[Message]) -> str:
         """Put a question to the model, with the context and without tools."""
@@ -459,6 +463,7 @@ class Agent:
             demo=self.demo,
             probes=self.engine.probes,
             samples=list(samples),
+            running=self._running,
         )
 
 
@@ -477,23 +482,3 @@ def encodable(text: str) -> str:
 def _encodable_message(message: Message) -> Message:
     whole = encodable(json.dumps(message, ensure_ascii=False))
     return dict(json.loads(whole))
-
-
-# --- what the command line calls ------------------------------------------------------------
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``python -m compaction agent`` takes to its parser."""
-    from compaction import opening
-
-    opening.add_arguments(parser)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Work with a person in the terminal until the session ends, and return the exit code."""
-    from compaction.opening import open_agent
-    from compaction.terminal import Screen, work
-
-    screen = Screen(allow_all=options.yes, ask=input if sys.stdin.isatty() else None)
-    agent = open_agent(options, screen)
-    return work(agent, screen)

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from compaction import session
+from compaction.agent.tools import REFUSED
 from compaction.engine import NO_RESULT
 from compaction.messages import Message, calls_of, content_of, text_of
 from compaction.probes import Probe, fold, pinned_probes
-from compaction.tools import REFUSED
 
 WINDOW = 6_400
 """Tokens; small, so that a session of a few minutes has to compact twice."""

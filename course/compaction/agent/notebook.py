@@ -12,11 +12,11 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from compaction.agent import Agent, add_arguments
-from compaction.commands import budget
+from compaction.agent.agent import Agent
+from compaction.agent.options import add_arguments, open_agent
+from compaction.agent.slash_commands import budget
+from compaction.agent.terminal import Screen, banner
 from compaction.files import InputError
-from compaction.opening import open_agent
-from compaction.terminal import Screen, banner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

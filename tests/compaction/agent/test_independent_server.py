@@ -16,14 +16,14 @@ import openai
 import pytest
 
 from compaction.agent import Agent, Listener
+from compaction.agent.connection import connect
+from compaction.agent.functions import Parts
+from compaction.agent.store import read_session
+from compaction.agent.tools import SCHEMAS, Toolbox
 from compaction.calibration import TokenMeter
-from compaction.connection import connect
 from compaction.gateway import Gateway, summarize_with
 from compaction.messages import calls_of, is_summary, problems
-from compaction.parts import Parts
-from compaction.saving import read_session
 from compaction.summary import SummaryError, compact, parse_summary
-from compaction.tools import SCHEMAS, Toolbox
 
 TOOLS: list[Any] = [
     {
