@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from compaction.files import InputError
 
-class BadInput(Exception):
+
+class BadInput(InputError):
     """Input that cannot be used; its text is one line: what, where, and what was expected."""
 
 
