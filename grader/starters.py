@@ -92,11 +92,19 @@ def fill(source: str, library: Path) -> str:
     """
     lines = source.split("\n")
     for region in reversed(regions_of(source)):
-        path = library.joinpath(*region.module.split(".")).with_suffix(".py")
-        code = source_of(path, region.function)
+        code = source_of(_file_of(library, region), region.function)
         # Two empty lines, as the formatter wants them after a function.
         lines[region.first + 1 : region.last] = [*code.split("\n"), "", ""]
     return "\n".join(lines)
+
+
+def _file_of(library: Path, region: Region) -> Path:
+    """Return the file that has a region's function; a package hands on what its files have."""
+    place = library.joinpath(*region.module.split("."))
+    files = sorted(place.glob("*.py")) if place.is_dir() else []
+    defines = re.compile(rf"^(?:def|class) {region.function}\b", re.MULTILINE)
+    homes = [file for file in files if defines.search(file.read_text(encoding="utf-8"))]
+    return homes[0] if homes else place.with_suffix(".py")
 
 
 def place(source: str, traps: Path, day: int) -> str:

@@ -64,16 +64,21 @@ def write_library(target: Path, names: Collection[str] = ()) -> None:
     ``names`` are the withheld functions, exercises of the course. Raises ValueError for a name
     that is none of them.
     """
-    modules = {e.function: e.module.removeprefix("compaction.") for e in EXERCISES}
-    unknown = sorted(set(names) - set(modules))
+    exercises = {e.function: e for e in EXERCISES}
+    unknown = sorted(set(names) - set(exercises))
     if unknown:
         raise ValueError(f"no exercise is called {', '.join(unknown)}")
-    homes = {name: modules[name] for name in names}
+    # A function may stand in a module of the package that hands it on.
+    homes = {
+        name: exercises[name].solution().__module__.removeprefix("compaction.") for name in names
+    }
     modules = withhold(_needed_modules(homes), homes)
     package = target / "compaction"
-    package.mkdir(parents=True)
     for name, text in {**modules, "_withheld": _HOOK}.items():
-        _write(package / f"{name}.py", text, compiled=name in (*PRELOADED, "_withheld"))
+        place = package.joinpath(*name.split("."))
+        path = place / "__init__.py" if _is_package(name) else place.with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, text, compiled=name.split(".")[0] in (*PRELOADED, "_withheld"))
     data = LIBRARY / "data"
     if data.is_dir():
         shutil.copytree(data, package / "data")
@@ -84,7 +89,12 @@ def _needed_modules(homes: Mapping[str, str]) -> dict[str, str]:
 
     Command line, agent and terminal are not among them.
     """
-    sources = {path.stem: path.read_text("utf-8") for path in sorted(LIBRARY.glob("*.py"))}
+    sources = {
+        ".".join(path.relative_to(LIBRARY).with_suffix("").parts).removesuffix(".__init__"): (
+            path.read_text("utf-8")
+        )
+        for path in sorted(LIBRARY.rglob("*.py"))
+    }
     waiting = [*PRELOADED, "plots", *homes.values()]
     found = {"__init__": sources["__init__"]}  # imports the others only when it is asked to
     while waiting:
@@ -92,10 +102,15 @@ def _needed_modules(homes: Mapping[str, str]) -> dict[str, str]:
         if module not in found and module in sources:
             found[module] = sources[module]
             waiting += _IMPORTED.findall(sources[module])
+            waiting += [module.split(".")[0]]  # importing a module of a package runs the package
     return found
 
 
-_IMPORTED = re.compile(r"^\s*(?:from|import) compaction\.(\w+)", re.MULTILINE)
+def _is_package(module: str) -> bool:
+    return LIBRARY.joinpath(*module.split("."), "__init__.py").is_file()
+
+
+_IMPORTED = re.compile(r"^\s*(?:from|import) compaction\.([\w.]+)", re.MULTILINE)
 
 
 def _write(path: Path, text: str, compiled: bool) -> None:
@@ -142,7 +157,8 @@ def withhold(sources: Mapping[str, str], homes: Mapping[str, str]) -> dict[str, 
         defined = {n for node in modules[home].tree.body for n in _defined(node)}
         if name not in defined:
             raise ValueError(f"the library has no {home}.{name}")
-        withheld[home] = withheld.get(home, frozenset()) | {name}
+        for place in {home, home.split(".")[0]}:  # the package that hands it on lacks it, too
+            withheld[place] = withheld.get(place, frozenset()) | {name}
         modules[home].gone.add(name)
     for module in modules.values():
         _take_out(module, withheld)
