@@ -22,13 +22,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from compaction.files import write_whole
 from grader.exercises import SLUGS
 from grader.feedback import BadInput, printable
 from grader.gradebook import ROOT, Course, Record, Writer, read_record, record_path
 from grader.intake import HandedIn, Intake, Refused, read_roster, survey, take_in
 from grader.marking import Job, Marked, SourceCell
 from grader.pool import Pool, Setting, cores, unmarked
-from grader.writing import write_whole
 
 if TYPE_CHECKING:
     from grader.sandbox import Limits
@@ -204,7 +204,7 @@ def _gather(course: Course, outcome: Outcome, counting: dict[tuple[str, str], Ha
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
-    from grader.jail import LEVELS
+    from grader.sandbox import LEVELS
 
     parser.add_argument(
         "folder",

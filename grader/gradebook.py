@@ -20,10 +20,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
+from compaction.files import write_whole
 from grader.feedback import BadInput
 from grader.intake import Places, Roster
 from grader.marking import Mark, Marked, SourceCell, digest_of, source_of
-from grader.writing import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -108,8 +108,7 @@ class Course:
         except (OSError, ValueError):
             self.classroom.mkdir(parents=True, exist_ok=True)
             seed = secrets.randbits(48)
-            write_whole(path, f"{seed}\n".encode())
-            path.chmod(0o600)
+            write_whole(path, f"{seed}\n", mode=0o600)
             return seed
 
     @contextlib.contextmanager
@@ -230,7 +229,7 @@ class Writer:
     def __init__(self, course: Course) -> None:
         from nbgrader.api import Gradebook
 
-        from grader.build import own_commands_first
+        from grader.build.command import own_commands_first
 
         self.course = course
         if course.db_url.startswith("sqlite:///"):
@@ -564,8 +563,7 @@ class Writer:
         folder = self.course.autograded(marked.student, marked.slug)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{marked.slug}.ipynb"
-        write_whole(path, marked.notebook.encode())
-        path.chmod(0o444)
+        write_whole(path, marked.notebook, mode=0o444)
         stamp = folder / "timestamp.txt"
         if when is None:
             stamp.unlink(missing_ok=True)

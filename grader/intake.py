@@ -23,10 +23,10 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from compaction.files import write_whole
 from grader.exercises import SLUGS
 from grader.feedback import BadInput, printable
-from grader.workbook import MAX_BYTES, NotebookError, lab_of
-from grader.writing import write_whole
+from grader.notebooks.lab import MAX_BYTES, NotebookError, lab_of
 
 MAX_TOTAL_BYTES = 4 * 2**30
 """All notebooks of one archive together."""

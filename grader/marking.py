@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from grader.checks import CHECKS, Check, Result
 from grader.feedback import NOT_YET, PASSED, printable, score_entry
 from grader.intake import fault_of, filling_fault
-from grader.workbook import Cell, LabNotebook, NotebookError, read_notebook
-from grader.writing import render
+from grader.notebooks.lab import Cell, LabNotebook, NotebookError, read_notebook
+from grader.notebooks.write import render
 
 if TYPE_CHECKING:
     from grader.sandbox import Limits, Sandbox

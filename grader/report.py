@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compaction.files import write_whole
 from grader.checks import CHECKS
 from grader.exercises import SLUGS
 from grader.feedback import BadInput, printable
 from grader.gradebook import ROOT, Course, Record, records_of
 from grader.marking import Mark
-from grader.writing import write_whole
 
 WORDS = {"passed": "passed", "wrong": "wrong answer", "raised": "exception", "stopped": "no answer"}
 """What came of a check, as the page says it."""

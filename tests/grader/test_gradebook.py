@@ -19,7 +19,7 @@ from nbgrader.api import Gradebook
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.plugins.export import CsvExportPlugin
 
-from grader.build import own_commands_first
+from grader.build.command import own_commands_first
 from grader.checks import CHECKS
 from grader.feedback import BadInput
 from grader.gradebook import Course, Writer, read_record, record_path

@@ -19,7 +19,7 @@ import pytest
 import requests
 from nbgrader.apps.api import NbGraderAPI
 
-from grader.build import ROOT
+from grader.build.command import ROOT
 from grader.cli import main
 from grader.gradebook import Course
 from tests.grader.classroom import DAY1, make_course, solved, text_of
