@@ -57,10 +57,11 @@ test: $(call ready,test $(EXTRAS)) ## run the fifteen checks, then the whole tes
 selftest: $(call ready,$(EXTRAS)) ## run the fifteen checks on the solutions, or on WHERE=workbook
 	@$(python) -m grader selftest $(WHERE)
 
-lint: $(call ready,test $(EXTRAS)) ## check style (ruff) and types (mypy)
+lint: $(call ready,test $(EXTRAS)) ## check style (ruff), types (mypy) and the direction of imports (import-linter)
 	$(python) -m ruff check .
 	$(python) -m ruff format --check .
 	$(python) -m mypy
+	$(bin)/lint-imports
 
 build: $(call ready,test $(EXTRAS)) ## make the labs again from solutions/ and the library
 	$(python) -m grader build

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from compaction import session
+from compaction.agent.demo import recall
+from compaction.agent.functions import OwnMeter
 from compaction.budget import Row, should_compact
 from compaction.calibration import Fit
 from compaction.carrying import Run, simulate
-from compaction.demo import recall
 from compaction.engine import Decision, Engine, Event, Lines, next_step, trace
 from compaction.messages import Message
-from compaction.parts import OwnMeter
 from compaction.probes import Probe, ProbeReport
 from compaction.summary import Compaction
 from grader.checks import CHECKS, run_check

@@ -16,9 +16,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from compaction.files import write_whole
 from grader.exercises import SLUGS
 from grader.feedback import BadInput
-from grader.labs import BuildError, Stale, fill_lab, write_whole
+from grader.labs import BuildError, Stale, fill_lab
 from grader.lessons import execute_lessons, lessons
 
 ROOT = Path(__file__).resolve().parents[1]

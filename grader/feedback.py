@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from compaction.files import InputError
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 PASSED, NOT_YET, NOT_RUN = "Passed", "Not yet", "Not run"
 
 
-class BadInput(Exception):
+class BadInput(InputError):
     """Input that cannot be used; its text is one line: what, where, and what was expected."""
 
 

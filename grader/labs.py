@@ -22,7 +22,6 @@ from grader.feedback import BadInput
 from grader.starters import RegionError, cell_name, fill, match_regions, place
 from grader.writing import METADATA as METADATA
 from grader.writing import render as render
-from grader.writing import write_whole as write_whole
 
 Notebook = dict[str, Any]
 Cell = dict[str, Any]

@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from grader.labs import METADATA, BuildError, Notebook, Stale, read, render, write_whole
+from compaction.files import write_whole
+from grader.labs import METADATA, BuildError, Notebook, Stale, read, render
 from grader.starters import cell_name
 
 ROOT = Path(__file__).resolve().parents[1]

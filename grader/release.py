@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import compaction
+from compaction.files import write_whole
 from grader.feedback import BadInput
-from grader.labs import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -304,7 +304,7 @@ _MISSING = "no sandbox works here: install bubblewrap (Linux), or allow user nam
 def _library_state() -> list[tuple[str, int, int]]:
     from grader.withheld import LIBRARY
 
-    stats = [(path.name, path.stat()) for path in sorted(LIBRARY.glob("*.py"))]
+    stats = [(str(path), path.stat()) for path in sorted(LIBRARY.rglob("*.py"))]
     return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
 
 

@@ -92,11 +92,24 @@ def fill(source: str, library: Path) -> str:
     """
     lines = source.split("\n")
     for region in reversed(regions_of(source)):
-        path = library.joinpath(*region.module.split(".")).with_suffix(".py")
-        code = source_of(path, region.function)
+        code = source_of(home_of(library, region.module, region.function), region.function)
         # Two empty lines, as the formatter wants them after a function.
         lines[region.first + 1 : region.last] = [*code.split("\n"), "", ""]
     return "\n".join(lines)
+
+
+def home_of(library: Path, module: str, function: str) -> Path:
+    """Return the file that defines a function which a module or package hands on.
+
+    >>> home_of(ROOT / "course", "compaction.summary", "compact").name
+    'one_pass.py'
+    """
+    path = library.joinpath(*module.split("."))
+    defined = re.compile(rf"^(?:def|class) {function}\b", re.MULTILINE)
+    for part in sorted(path.glob("*.py")):
+        if defined.search(part.read_text(encoding="utf-8")):
+            return part
+    return path.with_suffix(".py")
 
 
 def place(source: str, traps: Path, day: int) -> str:

@@ -11,7 +11,7 @@ import ast
 import py_compile
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,34 +68,52 @@ def write_library(target: Path, names: Collection[str] = ()) -> None:
     unknown = sorted(set(names) - set(modules))
     if unknown:
         raise ValueError(f"no exercise is called {', '.join(unknown)}")
-    homes = {name: modules[name] for name in names}
-    modules = withhold(_needed_modules(homes), homes)
+    sources = _needed_modules(modules[name] for name in names)
+    homes = {name: _definer(name, modules[name], sources) for name in names}
+    modules = withhold(sources, homes)
     package = target / "compaction"
     package.mkdir(parents=True)
     for name, text in {**modules, "_withheld": _HOOK}.items():
-        _write(package / f"{name}.py", text, compiled=name in (*PRELOADED, "_withheld"))
+        is_package = any(other.startswith(f"{name}.") for other in modules)
+        path = package.joinpath(*name.split("."), *["__init__"] * is_package).with_suffix(".py")
+        path.parent.mkdir(exist_ok=True)
+        _write(path, text, compiled=name.split(".")[0] in (*PRELOADED, "_withheld"))
     data = LIBRARY / "data"
     if data.is_dir():
         shutil.copytree(data, package / "data")
 
 
-def _needed_modules(homes: Mapping[str, str]) -> dict[str, str]:
+def _definer(name: str, module: str, sources: Mapping[str, str]) -> str:
+    """Return the module that defines a function which a module or package hands on."""
+    defined = re.compile(rf"^(?:def|class) {name}\b", re.MULTILINE)
+    inside = (part for part in sources if part.startswith(f"{module}."))
+    return next((part for part in inside if defined.search(sources[part])), module)
+
+
+def _needed_modules(homes: Iterable[str]) -> dict[str, str]:
     """Return the sources of the modules that a notebook may need, with all that they import.
 
     Command line, agent and terminal are not among them.
     """
-    sources = {path.stem: path.read_text("utf-8") for path in sorted(LIBRARY.glob("*.py"))}
-    waiting = [*PRELOADED, "plots", *homes.values()]
+    sources = {
+        ".".join(path.relative_to(LIBRARY).with_suffix("").parts).removesuffix(".__init__"): (
+            path.read_text("utf-8")
+        )
+        for path in sorted([*LIBRARY.glob("*.py"), *LIBRARY.glob("*/*.py")])
+    }
+    waiting = [*PRELOADED, "plots", *homes]
     found = {"__init__": sources["__init__"]}  # imports the others only when it is asked to
     while waiting:
         module = waiting.pop()
         if module not in found and module in sources:
             found[module] = sources[module]
             waiting += _IMPORTED.findall(sources[module])
+            if "." in module:  # a module of a package is not loaded without it
+                waiting.append(module.rpartition(".")[0])
     return found
 
 
-_IMPORTED = re.compile(r"^\s*(?:from|import) compaction\.(\w+)", re.MULTILINE)
+_IMPORTED = re.compile(r"^\s*(?:from|import) compaction\.([\w.]+)", re.MULTILINE)
 
 
 def _write(path: Path, text: str, compiled: bool) -> None:
@@ -142,7 +160,10 @@ def withhold(sources: Mapping[str, str], homes: Mapping[str, str]) -> dict[str, 
         defined = {n for node in modules[home].tree.body for n in _defined(node)}
         if name not in defined:
             raise ValueError(f"the library has no {home}.{name}")
-        withheld[home] = withheld.get(home, frozenset()) | {name}
+        # A package hands on what its module defines: it is missing there as well.
+        for place in (home, home.rpartition(".")[0]):
+            if place:
+                withheld[place] = withheld.get(place, frozenset()) | {name}
         modules[home].gone.add(name)
     for module in modules.values():
         _take_out(module, withheld)

@@ -1,10 +1,8 @@
-"""Write files whole, and notebooks in the form of the course. Nothing else is loaded for it."""
+"""Write notebooks in the form of the course. Nothing else is loaded for it."""
 
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 METADATA = {
@@ -29,13 +27,3 @@ def render(notebook: dict[str, Any]) -> str:
     ]
     whole = {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(whole, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: through a temporary file in the same folder."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ import sys
 import time
 import tomllib
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -198,15 +199,22 @@ def test_this_environment_has_the_versions_written_down() -> None:
 # --- packages ---------------------------------------------------------------------------
 
 
-def test_every_package_is_listed_and_has_a_place() -> None:
-    found = set()
+def test_a_wheel_holds_every_module_and_all_data(tmp_path: Path) -> None:
+    """What is installed without a clone is the same as in it."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    command += ["--no-build-isolation", "--wheel-dir", str(tmp_path), str(REPOSITORY)]
+    subprocess.run(command, check=True, timeout=300)
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = set(zipfile.ZipFile(wheel).namelist())
     for package in ("compaction", "grader"):
         folder = REPOSITORY / SETUPTOOLS["package-dir"][package]
-        assert (folder / "py.typed").is_file()
-        for init in folder.rglob("__init__.py"):
-            if "classroom" not in init.parts:
-                found.add(".".join([package, *init.parent.relative_to(folder).parts]))
-    assert found == set(SETUPTOOLS["packages"])
+        tracked = subprocess.run(
+            ["git", "ls-files"], cwd=folder, check=True, capture_output=True, text=True
+        ).stdout.splitlines()
+        missing = {f"{package}/{name}" for name in tracked if name.endswith(".py")} - packed
+        missing = {name for name in missing if not name.endswith("_config.py")}
+        assert not missing
+        assert f"{package}/py.typed" in packed
 
 
 def test_data_files_of_the_library_are_packed() -> None:

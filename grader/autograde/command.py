@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compaction.files import write_whole
 from grader.autograde.course import Course
 from grader.autograde.gradebook import Writer
 from grader.autograde.intake.roster import read_roster
@@ -22,7 +23,6 @@ from grader.autograde.run import Markers, Outcome, autograde
 from grader.autograde.workers import Pool, Setting, cores
 from grader.exercises import SLUGS
 from grader.feedback import BadInput, printable
-from grader.writing import write_whole
 
 if TYPE_CHECKING:
     from grader.sandbox import Limits

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from compaction.files import write_whole
 from grader.autograde.intake.take_in import Places
 from grader.autograde.results import ROOT
 from grader.feedback import BadInput
-from grader.writing import write_whole
 
 
 class Course:
@@ -91,8 +91,7 @@ class Course:
         except (OSError, ValueError):
             self.classroom.mkdir(parents=True, exist_ok=True)
             seed = secrets.randbits(48)
-            write_whole(path, f"{seed}\n".encode())
-            path.chmod(0o600)
+            write_whole(path, f"{seed}\n", mode=0o600)
             return seed
 
     @contextlib.contextmanager

@@ -15,13 +15,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from compaction.files import write_whole
 from grader.autograde.course import Course
 from grader.autograde.graded_notebook import source_of
 from grader.autograde.intake.roster import Roster
 from grader.autograde.records import Record, read_record, record_path
 from grader.autograde.results import Marked, SourceCell, digest_of
 from grader.feedback import BadInput
-from grader.writing import write_whole
 
 WRITE_ATTEMPTS = 8
 """Somebody else may hold the gradebook for a moment: formgrader, an export."""
@@ -388,8 +388,7 @@ class Writer:
         folder = self.course.autograded(marked.student, marked.slug)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{marked.slug}.ipynb"
-        write_whole(path, marked.notebook.encode())
-        path.chmod(0o444)
+        write_whole(path, marked.notebook, mode=0o444)
         stamp = folder / "timestamp.txt"
         if when is None:
             stamp.unlink(missing_ok=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from compaction.files import write_whole
 from grader.autograde.course import Course
 from grader.autograde.results import ROOT
 from grader.feedback import BadInput
 from grader.report.data import needing, read_class, without_names
 from grader.report.page import page, said
 from grader.report.table import table
-from grader.writing import write_whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
+from compaction.files import write_whole
 from grader.autograde.intake.files import (
     Found,
     Refusal,
@@ -37,7 +38,6 @@ from grader.autograde.intake.roster import Roster, student_id
 from grader.exercises import SLUGS
 from grader.feedback import BadInput, printable
 from grader.workbook import NotebookError, lab_of
-from grader.writing import write_whole
 
 UNRECOGNISED = "unrecognised"
 """The folder of what is no lab, among what is kept."""
