@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
-    from grader.jail import LEVELS
+    from grader.sandbox import LEVELS
 
     parser.add_argument(
         "folder",

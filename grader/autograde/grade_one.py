@@ -21,7 +21,7 @@ from grader.autograde.intake.take_in import fault_of
 from grader.autograde.results import Job, Mark, Marked, digest_of
 from grader.checks import CHECKS, Check, Result
 from grader.feedback import printable
-from grader.workbook import Cell, LabNotebook, NotebookError, read_notebook
+from grader.notebooks.lab import Cell, LabNotebook, NotebookError, read_notebook
 
 if TYPE_CHECKING:
     from grader.sandbox import Sandbox

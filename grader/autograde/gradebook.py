@@ -54,7 +54,7 @@ class Writer:
     def __init__(self, course: Course) -> None:
         from nbgrader.api import Gradebook
 
-        from grader.build import own_commands_first
+        from grader.build.command import own_commands_first
 
         self.course = course
         if course.db_url.startswith("sqlite:///"):

@@ -10,8 +10,8 @@ from typing import Any
 from grader.autograde.results import Job, Mark, SourceCell, digest_of
 from grader.checks import CHECKS
 from grader.feedback import NOT_YET, PASSED, score_entry
-from grader.workbook import LabNotebook
-from grader.writing import render
+from grader.notebooks.lab import LabNotebook
+from grader.notebooks.write import render
 
 RESTORED = "This cell was missing from what was handed in. Grading has put it back."
 

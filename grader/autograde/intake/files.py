@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from grader.autograde.intake.names import NOISE, is_hidden
 from grader.feedback import BadInput, printable
-from grader.workbook import MAX_BYTES
+from grader.notebooks.lab import MAX_BYTES
 
 MAX_TOTAL_BYTES = 4 * 2**30
 """All notebooks of one archive together."""

@@ -37,7 +37,7 @@ from grader.autograde.intake.names import (
 from grader.autograde.intake.roster import Roster, student_id
 from grader.exercises import SLUGS
 from grader.feedback import BadInput, printable
-from grader.workbook import NotebookError, lab_of
+from grader.notebooks.lab import NotebookError, lab_of
 
 UNRECOGNISED = "unrecognised"
 """The folder of what is no lab, among what is kept."""

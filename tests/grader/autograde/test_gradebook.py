@@ -24,7 +24,7 @@ from grader.autograde.grade_one import mark
 from grader.autograde.gradebook import Writer
 from grader.autograde.records import read_record, record_path
 from grader.autograde.results import Job, Marked
-from grader.build import own_commands_first
+from grader.build.command import own_commands_first
 from grader.checks import CHECKS
 from grader.feedback import BadInput
 from grader.sandbox import Sandbox

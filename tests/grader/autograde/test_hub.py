@@ -20,7 +20,7 @@ import requests
 from nbgrader.apps.api import NbGraderAPI
 
 from grader.autograde.course import Course
-from grader.build import ROOT
+from grader.build.command import ROOT
 from grader.cli import main
 from tests.grader.autograde.test_run import record
 from tests.grader.classroom import DAY1, make_course, solved, text_of

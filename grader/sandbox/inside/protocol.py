@@ -213,7 +213,7 @@ def decode(data: Any, imported: Import | None = None) -> Any:
     >>> decode({"is": "Popen", "of": ["sh"]})
     Traceback (most recent call last):
     ...
-    grader.wire.WireError: no type called 'Popen' may cross
+    grader.sandbox.inside.protocol.WireError: no type called 'Popen' may cross
     """
     return _decode(data, imported, 0)
 

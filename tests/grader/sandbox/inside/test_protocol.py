@@ -18,8 +18,8 @@ from compaction.engine import Decision
 from compaction.grouping import Group
 from compaction.probes import ProbeReport
 from compaction.tokens import Chars, Coefficients
-from grader import wire
 from grader.checks.values import CHOICES, FIELDS, plain
+from grader.sandbox.inside import protocol
 
 # --- values -----------------------------------------------------------------------------
 
@@ -47,10 +47,10 @@ VALUES = st.recursive(
 
 def crossed(value: Any) -> Any:
     """Send a value through a frame."""
-    frame = wire.pack({"value": wire.encode(value)})
-    length = wire.frame_length(frame[: wire.HEAD_BYTES])
-    assert length == len(frame) - wire.HEAD_BYTES
-    return wire.decode(wire.unpack(frame[wire.HEAD_BYTES :])["value"])
+    frame = protocol.pack({"value": protocol.encode(value)})
+    length = protocol.frame_length(frame[: protocol.HEAD_BYTES])
+    assert length == len(frame) - protocol.HEAD_BYTES
+    return protocol.decode(protocol.unpack(frame[protocol.HEAD_BYTES :])["value"])
 
 
 @given(VALUES)
@@ -61,12 +61,12 @@ def test_what_crosses_arrives_as_it_was(value: Any) -> None:
 
 def test_every_type_that_a_check_reads_may_cross() -> None:
     for kind in [*FIELDS, *CHOICES]:
-        assert wire.known_type(kind.__name__) is kind
+        assert protocol.known_type(kind.__name__) is kind
 
 
 def test_every_known_type_is_there() -> None:
-    for name in wire.KNOWN:
-        assert wire.known_type(name) is not None
+    for name in protocol.KNOWN:
+        assert protocol.known_type(name) is not None
 
 
 class Trick(int):
@@ -88,7 +88,7 @@ class Bomb:
 @pytest.mark.parametrize("value", [Trick(3), Bomb(), {1}, b"x", range(3), 1j, iter([])])
 def test_any_other_type_crosses_as_its_name_only(value: object) -> None:
     arrived = crossed(value)
-    assert isinstance(arrived, wire.Foreign)
+    assert isinstance(arrived, protocol.Foreign)
     assert type(arrived).__name__ == type(value).__name__
     with pytest.raises(Exception, match=f"returned a.* {type(value).__name__}") as error:
         plain(arrived)
@@ -97,22 +97,23 @@ def test_any_other_type_crosses_as_its_name_only(value: object) -> None:
 
 def test_a_type_of_the_same_name_is_another_type() -> None:
     other = type("Group", (tuple,), {})()
-    assert wire.encode(other) == {"other": "Group"}
+    assert protocol.encode(other) == {"other": "Group"}
 
 
-def test_names_of_types_cannot_fill_the_memory() -> None:
-    for number in range(3 * wire._MAX_FOREIGN_TYPES):
-        wire.foreign(f"Type{number}")
-    assert len(wire._foreign_types) <= wire._MAX_FOREIGN_TYPES + 1
+def test_names_of_types_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "_foreign_types", {})
+    for number in range(3 * protocol._MAX_FOREIGN_TYPES):
+        protocol.foreign(f"Type{number}")
+    assert len(protocol._foreign_types) <= protocol._MAX_FOREIGN_TYPES + 1
 
 
 def test_values_that_cannot_cross_say_why() -> None:
     inside_itself: list[Any] = []
     inside_itself.append(inside_itself)
-    with pytest.raises(wire.Unsendable, match="nested too deep"):
-        wire.encode(inside_itself)
-    with pytest.raises(wire.Unsendable, match="a whole number of 200001 bits"):
-        wire.encode(1 << 200_000)
+    with pytest.raises(protocol.Unsendable, match="nested too deep"):
+        protocol.encode(inside_itself)
+    with pytest.raises(protocol.Unsendable, match="a whole number of 200001 bits"):
+        protocol.encode(1 << 200_000)
     assert crossed(1 << 90_000) == 1 << 90_000
 
 
@@ -125,7 +126,7 @@ JSON = st.recursive(
                 ("dict", "tuple", "is", "of", "member", "int", "float", "other", "meter", "call")
             )
             | st.text(max_size=3),
-            inner | st.sampled_from(list(wire.KNOWN)),
+            inner | st.sampled_from(list(protocol.KNOWN)),
             max_size=3,
         )
     ),
@@ -136,8 +137,8 @@ JSON = st.recursive(
 @given(JSON)
 def test_any_data_is_a_plain_value_or_refused(data: Any) -> None:
     try:
-        value = wire.decode(data)
-    except wire.WireError:
+        value = protocol.decode(data)
+    except protocol.WireError:
         return
     try:
         plain(value)
@@ -162,8 +163,8 @@ def test_any_data_is_a_plain_value_or_refused(data: Any) -> None:
         {"dict": {"a": 1}},
         {"dict": [[1, 2, 3]]},
         {"dict": [[[1], 2]]},
-        {"dict": [[{"tuple": [n, 0]}, 0] for n in range(wire.MAX_ODD_KEYS + 1)]},
-        {"int": "0x" + "f" * wire.MAX_INT_BITS},
+        {"dict": [[{"tuple": [n, 0]}, 0] for n in range(protocol.MAX_ODD_KEYS + 1)]},
+        {"int": "0x" + "f" * protocol.MAX_INT_BITS},
         {"int": "os"},
         {"float": "1.0"},
         {"unknown": 1},
@@ -171,16 +172,16 @@ def test_any_data_is_a_plain_value_or_refused(data: Any) -> None:
     ],
 )
 def test_data_that_describes_nothing_is_refused(data: Any) -> None:
-    with pytest.raises(wire.WireError):
-        wire.decode(data)
+    with pytest.raises(protocol.WireError):
+        protocol.decode(data)
 
 
 def test_deep_data_is_refused() -> None:
     data: Any = 1
-    for _ in range(wire.MAX_DEPTH + 1):
+    for _ in range(protocol.MAX_DEPTH + 1):
         data = [data]
-    with pytest.raises(wire.WireError, match="nested too deep"):
-        wire.decode(data)
+    with pytest.raises(protocol.WireError, match="nested too deep"):
+        protocol.decode(data)
 
 
 @pytest.mark.parametrize(
@@ -197,14 +198,16 @@ def test_deep_data_is_refused() -> None:
     ],
 )
 def test_frames_without_a_message_are_refused(body: bytes) -> None:
-    with pytest.raises(wire.WireError):
-        wire.unpack(body)
+    with pytest.raises(protocol.WireError):
+        protocol.unpack(body)
 
 
 def test_numbers_keep_their_type() -> None:
     assert [type(crossed(value)) for value in (1, 1.0, True)] == [int, float, bool]
     assert math.copysign(1, crossed(-0.0)) == -1
-    assert json.loads(wire.pack({"v": wire.encode(2**60)})[4:]) == {"v": {"int": hex(2**60)}}
+    assert json.loads(protocol.pack({"v": protocol.encode(2**60)})[4:]) == {
+        "v": {"int": hex(2**60)}
+    }
 
 
 # --- calling across ---------------------------------------------------------------------
@@ -216,8 +219,8 @@ class Other:
     def __init__(self, functions: dict[str, Callable[..., Any]], **options: Any) -> None:
         there: Queue[dict[str, Any]] = Queue()
         back: Queue[dict[str, Any]] = Queue()
-        self.here = wire.Peer(there.put, lambda: back.get(timeout=10), **options)
-        self._peer = wire.Peer(back.put, lambda: there.get(timeout=10))
+        self.here = protocol.Peer(there.put, lambda: back.get(timeout=10), **options)
+        self._peer = protocol.Peer(back.put, lambda: there.get(timeout=10))
         self._there, self._back, self._functions = there, back, functions
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -265,11 +268,11 @@ def test_errors_come_back_under_their_own_name() -> None:
 
 
 def test_an_error_that_nobody_knows_keeps_its_name() -> None:
-    error = wire.remote_error(["Sum mary; Error", "no heading"])
+    error = protocol.remote_error(["Sum mary; Error", "no heading"])
     assert (type(error).__name__, str(error)) == ("Sum_mary__Error", "no heading")
-    assert not isinstance(wire.remote_error(["SystemExit", ""]), SystemExit)
-    with pytest.raises(wire.WireError):
-        wire.remote_error({"SystemExit": 1})
+    assert not isinstance(protocol.remote_error(["SystemExit", ""]), SystemExit)
+    with pytest.raises(protocol.WireError):
+        protocol.remote_error({"SystemExit": 1})
 
 
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -303,7 +306,7 @@ def test_calls_back_are_limited() -> None:
             function()
 
     other = Other({"nag": nag}, max_calls=20)
-    with pytest.raises(wire.WireError, match="more than 20 calls back"):
+    with pytest.raises(protocol.WireError, match="more than 20 calls back"):
         other.call("nag", lambda: None)
 
 
@@ -312,7 +315,7 @@ def test_calls_that_wait_for_each_other_are_limited() -> None:
         return back(lambda: deeper(back))
 
     other = Other({"deeper": deeper})
-    with pytest.raises(wire.WireError, match="wait for each other"):
+    with pytest.raises(protocol.WireError, match="wait for each other"):
         other.call("deeper", lambda further: further())
 
 
@@ -330,33 +333,33 @@ def test_calls_that_wait_for_each_other_are_limited() -> None:
     ],
 )
 def test_what_nobody_asked_for_ends_the_talk(message: dict[str, Any]) -> None:
-    peer = wire.Peer(lambda sent: None, lambda: message)
-    with pytest.raises(wire.WireError):
+    peer = protocol.Peer(lambda sent: None, lambda: message)
+    with pytest.raises(protocol.WireError):
         peer.ask({"name": "estimate"})
 
 
 def test_what_was_handed_over_can_be_forgotten() -> None:
     sent: list[dict[str, Any]] = []
-    peer = wire.Peer(sent.append, dict)
+    peer = protocol.Peer(sent.append, dict)
     number = peer.encode(len)["call"]
     call = {"call": number, "id": 1, "args": ["four"], "kwargs": {"dict": []}}
     peer.serve(call)
     assert sent == [{"answer": 1, "value": 4}]
     peer.forget()
-    with pytest.raises(wire.WireError, match="nothing that was handed over"):
+    with pytest.raises(protocol.WireError, match="nothing that was handed over"):
         peer.serve(call)
 
 
 def test_a_call_without_arguments_is_refused() -> None:
-    peer = wire.Peer(lambda sent: None, dict)
-    with pytest.raises(wire.WireError, match="without arguments"):
+    peer = protocol.Peer(lambda sent: None, dict)
+    with pytest.raises(protocol.WireError, match="without arguments"):
         peer.outcome(len, {"args": 3, "kwargs": {"dict": []}})
 
 
 def test_the_end_of_the_pipe_is_no_answer_of_a_callback() -> None:
     def gone() -> None:
-        raise wire.PipeEnd("gone")
+        raise protocol.PipeEnd("gone")
 
-    peer = wire.Peer(lambda sent: None, dict)
-    with pytest.raises(wire.PipeEnd, match="gone"):
+    peer = protocol.Peer(lambda sent: None, dict)
+    with pytest.raises(protocol.PipeEnd, match="gone"):
         peer.outcome(gone, {"args": [], "kwargs": {"dict": []}})

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from grader.build.place_starters import home_of
 from grader.exercises import EXERCISES, IMPORTS, exercises_of, source_of
-from grader.slices import _bound, free_names
-from grader.starters import home_of
-from grader.withheld import LIBRARY, PRELOADED, withhold, write_library
+from grader.notebooks.cells import _bound, free_names
+from grader.sandbox.library import LIBRARY, PRELOADED, withhold, write_library
 
 DAYS = sorted({exercise.day for exercise in EXERCISES})
 

@@ -116,7 +116,7 @@ def functions_at(where: str) -> Functions:
     if path.suffix == ".py":
         return functions_of_file(path)
     if path.is_dir() or path.suffix == ".ipynb":
-        from grader.workbook import functions_of
+        from grader.notebooks.lab import functions_of
 
         own = functions_of(path)
         return Functions(where, own.functions, own.missing, own.problems)
@@ -130,10 +130,10 @@ def _functions_of_labs() -> Functions:
 
     The package may be installed without the folder of labs.
     """
-    from grader.workbook import functions_of, notebook_files
+    from grader.notebooks.lab import functions_of, notebook_files
 
     functions = Functions("labs", {e.function: e.starter() for e in EXERCISES}, {})
-    labs = Path(__file__).resolve().parents[1] / "labs"
+    labs = Path(__file__).resolve().parents[2] / "labs"
     if not labs.is_dir() or not any(notebook_files(labs)):
         return functions
     own = functions_of(labs)

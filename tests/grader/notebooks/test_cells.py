@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from grader.slices import NotPython, free_names, parse, plan
+from grader.notebooks.cells import NotPython, free_names, parse, plan
 
 
 def run_of(*cells: str, function: str = "f", whole: bool = False) -> list[str]:

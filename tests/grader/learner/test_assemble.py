@@ -11,10 +11,10 @@ import pytest
 from compaction.documents import Packing
 from compaction.probes import Probe
 from compaction.summary import Compaction
-from grader.assemble import Assembly, assemble, labs_beside, run_session
-from grader.build import ROOT, labs
+from grader.build.command import ROOT, labs
 from grader.exercises import EXERCISES, IMPORTS, SLUGS
 from grader.feedback import BadInput
+from grader.learner.assemble import Assembly, assemble, labs_beside, run_session
 from grader.traps import day1, day8
 
 NAMES = [exercise.function for exercise in EXERCISES]
@@ -150,7 +150,7 @@ def test_a_notebook_that_assembles_itself_does_not_run_for_ever(tmp_path: Path) 
         SLUGS[7],
         ("imports", f"{IMPORTS[7]}from grader import check, score"),
         ("fields_to_drop", _source("fields_to_drop")),
-        ("", "from grader.assemble import assemble\nassemble('.')"),
+        ("", "from grader.learner.assemble import assemble\nassemble('.')"),
     )
     assert assemble(tmp_path).own == ("fields_to_drop",)
     assert assemble(tmp_path).own == ("fields_to_drop",)  # and it can be called again

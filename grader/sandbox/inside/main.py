@@ -5,9 +5,9 @@ it forks a process which fences itself in, gets the learner's cells over a pipe 
 is killed with all that it has started when the submission is done. The warden never sees a
 learner's code, and a learner's process can reach neither the warden nor the next submission.
 
-Run with ``python -I -S grader/inmate.py``, from a folder ``grader`` that holds only this file,
-fence.py, slices.py, wire.py and an ``__init__.py`` that does nothing. Nothing in here decides
-about points: whatever this side says is only an answer.
+Run with ``python -I -S grader/sandbox/inside/main.py``, from a copy of the package ``grader`` that
+holds only this folder and ``notebooks/cells.py``. Nothing in here decides about points: whatever
+this side says is only an answer.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from typing import Any
 
 if __name__ == "__main__":
     # Python was told to look for modules nowhere but at home (-I).
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    sys.path.insert(0, os.path.abspath(__file__).rsplit(os.sep + "grader" + os.sep, 1)[0])
 
-from grader import fence, slices, wire
+from grader.notebooks import cells
+from grader.sandbox.inside import confine, protocol
 
 # S: start a process (its pipe comes with it). K: kill this one. W: kill it unless it ends first.
 REQUEST = struct.Struct("!ci")
@@ -54,7 +55,7 @@ def main() -> None:
     control = socket.socket(fileno=os.dup(0))
     settings = _read_settings(control.recv)
     if settings["jail"] is not None:
-        fence.build_jail(**settings["jail"])
+        confine.build_jail(**settings["jail"])
         child = os.fork()  # the first process of the new process namespace
         if child:
             os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
@@ -72,7 +73,7 @@ def _read_settings(receive: Callable[[int], bytes]) -> dict[str, Any]:
             data += more
         return data
 
-    return wire.unpack(read(wire.frame_length(read(wire.HEAD_BYTES))))
+    return protocol.unpack(read(protocol.frame_length(read(protocol.HEAD_BYTES))))
 
 
 def _preload(settings: dict[str, Any]) -> None:
@@ -92,12 +93,12 @@ class _Warden:
 
     def __init__(self, control: Any, settings: dict[str, Any]) -> None:
         self._control = control
-        self._nest: fence.Nest | None = None
+        self._nest: confine.Nest | None = None
         self._tasks_around: int | None = settings["tasks_around"]
         if settings["nest"]:
             with contextlib.suppress(OSError, AttributeError):
-                self._nest = fence.Nest()
-        fence.guard_warden()
+                self._nest = confine.Nest()
+        confine.guard_warden()
 
     def serve(self) -> None:
         import socket
@@ -105,7 +106,7 @@ class _Warden:
         # What is loaded by now is shared by all: never look at it again for collection.
         gc.collect()
         gc.freeze()
-        self._control.sendall(wire.pack({"ready": True, "nest": self._nest is not None}))
+        self._control.sendall(protocol.pack({"ready": True, "nest": self._nest is not None}))
         while True:
             data, pipes, _, _ = socket.recv_fds(self._control, REQUEST.size, 1)
             if len(data) < REQUEST.size:  # the other side is gone
@@ -127,7 +128,7 @@ class _Warden:
             _live(_take_pipe(3, 3), self._fence)
 
         try:
-            return self._nest.fork(run) if self._nest else fence.fork(run)
+            return self._nest.fork(run) if self._nest else confine.fork(run)
         except OSError as error:
             return -(error.errno or 1)
 
@@ -135,8 +136,8 @@ class _Warden:
         if self._nest is not None:
             self._nest.enclose(limits["scratch_bytes"])
         around = self._tasks_around
-        fence.limit_resources(limits, fence.tasks_of_user() if around is None else around)
-        fence.renounce()
+        confine.limit_resources(limits, confine.tasks_of_user() if around is None else around)
+        confine.renounce()
 
     def _end(self, child: int, patience_s: float) -> tuple[int, int, float]:
         """Kill a learner's process and what it has started; return how it ended."""
@@ -162,7 +163,7 @@ class _Warden:
         if self._nest is not None:
             return  # the system has ended them with the first process of their namespace
         for _ in range(100):
-            left = fence.children()
+            left = confine.children()
             if not left:
                 return
             for orphan in left:
@@ -184,12 +185,12 @@ class _Pipe:
         self._came = bytearray()
 
     def send(self, message: dict[str, Any]) -> None:
-        left = memoryview(wire.pack(message))
+        left = memoryview(protocol.pack(message))
         while left:
             left = left[_write(self._target, left) :]
 
     def receive(self) -> dict[str, Any]:
-        return wire.unpack(self._take(wire.frame_length(self._take(wire.HEAD_BYTES))))
+        return protocol.unpack(self._take(protocol.frame_length(self._take(protocol.HEAD_BYTES))))
 
     def _take(self, size: int) -> bytes:
         while len(self._came) < size:
@@ -233,8 +234,8 @@ def _live(pipe: _Pipe, fence_in: Callable[[dict[str, int]], None] | None = None)
 
 def _fence_alone(limits: dict[str, int]) -> None:
     with contextlib.suppress(ImportError):  # Windows has no such limits
-        fence.limit_resources(limits, fence.tasks_of_user())
-    fence.renounce()
+        confine.limit_resources(limits, confine.tasks_of_user())
+    confine.renounce()
 
 
 class _Inmate:
@@ -242,7 +243,7 @@ class _Inmate:
 
     def __init__(self, pipe: _Pipe, first: dict[str, Any]) -> None:
         self._pipe = pipe
-        self._peer = wire.Peer(pipe.send, pipe.receive)
+        self._peer = protocol.Peer(pipe.send, pipe.receive)
         self._printed = _Printed(first["limits"]["output_chars"], self._flood)
         self._space = types.ModuleType("__main__")
         self._space.__dict__.update(display=print, get_ipython=_Shell)
@@ -254,8 +255,8 @@ class _Inmate:
             io.BufferedWriter(self._printed, 1024), "utf-8", "backslashreplace", write_through=True
         )
         del sys.argv[1:]
-        self._cells: list[slices.Source] = []
-        self._plan: slices.Plan | None = None
+        self._cells: list[cells.Source] = []
+        self._plan: cells.Plan | None = None
         self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         self._pipe.send({"answer": first["id"], "value": None})
 
@@ -277,9 +278,9 @@ class _Inmate:
         self._cells = [(name, source) for name, source in message["cells"]]
         for name, source in self._cells:
             linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-        lean = slices.plan(self._cells, message["function"])
+        lean = cells.plan(self._cells, message["function"])
         self._plan = (
-            slices.plan(self._cells, message["function"], whole=True) if message["whole"] else lean
+            cells.plan(self._cells, message["function"], whole=True) if message["whole"] else lean
         )
         return {
             "pieces": [piece.cell for piece in self._plan.pieces],
@@ -318,10 +319,10 @@ class _Inmate:
         args, kwargs = self._peer.decode(message["args"]), self._peer.decode(message["kwargs"])
         try:
             value = function(*args, **kwargs)
-            return {"value": wire.encode(value)}
-        except wire.Unsendable as reason:
+            return {"value": protocol.encode(value)}
+        except protocol.Unsendable as reason:
             return {"unsendable": str(reason)}
-        except wire.PipeEnd:
+        except protocol.PipeEnd:
             os._exit(3)
         except BaseException as error:
             return {"raised": _told(error)}

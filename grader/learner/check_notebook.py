@@ -9,8 +9,8 @@ from pathlib import Path
 
 from grader.checks import CHECKS, Check, Result, seed_in_force
 from grader.feedback import BadInput, learners_part
-from grader.selftest import Functions, run_all
-from grader.workbook import LabNotebook, load_functions, notebook_files, read_notebook
+from grader.learner.selftest import Functions, run_all
+from grader.notebooks.lab import LabNotebook, load_functions, notebook_files, read_notebook
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

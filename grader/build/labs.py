@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from grader.checks import CHECKS
 from grader.exercises import IMPORTS, SLUGS
 from grader.feedback import BadInput
-from grader.starters import RegionError, cell_name, fill, match_regions, place
-from grader.writing import METADATA as METADATA
-from grader.writing import render as render
+from grader.build.place_starters import RegionError, cell_name, fill, match_regions, place
+from grader.notebooks.write import METADATA as METADATA
+from grader.notebooks.write import render as render
 
 Notebook = dict[str, Any]
 Cell = dict[str, Any]

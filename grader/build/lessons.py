@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from compaction.files import write_whole
-from grader.labs import METADATA, BuildError, Notebook, Stale, read, render
-from grader.starters import cell_name
+from grader.build.labs import METADATA, BuildError, Notebook, Stale, read, render
+from grader.build.place_starters import cell_name
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 TIMEOUT_S = 120
 """A cell that takes longer than this is broken."""

@@ -12,7 +12,7 @@ import compaction
 from compaction.files import write_whole
 from grader.feedback import BadInput
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 FILES = (
     "README.md",

@@ -6,7 +6,7 @@ Three levels of isolation, best first:
     bubblewrap: namespaces of its own and a file system that holds Python, its packages and the
     library, all read-only, and an empty scratch folder.
 ``namespace``
-    the same, made by our own few lines (``fence.build_jail``) where bubblewrap is missing.
+    the same, made by our own few lines (``confine.build_jail``) where bubblewrap is missing.
 ``process``
     a process with limits and nothing else: the learner's code can read what this user can read.
 
@@ -32,16 +32,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grader import wire
-from grader.fence import SCRATCH
-from grader.withheld import PRELOADED
+from grader.sandbox.inside import protocol
+from grader.sandbox.inside.confine import SCRATCH
+from grader.sandbox.library import PRELOADED
 
 LEVELS = ("bwrap", "namespace", "process")
 
-INMATE = "program/grader/inmate.py"
+INMATE = "program/grader/sandbox/inside/main.py"
 """Where the program lies in a sandbox's folder."""
 
-_PROGRAM = ("inmate.py", "fence.py", "slices.py", "wire.py")
+_PROGRAM = (
+    "notebooks/cells.py",
+    "sandbox/inside/confine.py",
+    "sandbox/inside/main.py",
+    "sandbox/inside/protocol.py",
+)
 
 # What a notebook imports from `grader`: checks run elsewhere, so inside the calls do nothing.
 _SILENT = '''\
@@ -137,9 +142,11 @@ class Warden:
         """Send the settings and wait until the library is loaded; raise JailError otherwise."""
         self._control.settimeout(_START_S)
         try:
-            self._control.sendall(wire.pack(settings))
-            answer = wire.unpack(self._read(wire.frame_length(self._read(wire.HEAD_BYTES))))
-        except (OSError, wire.WireError) as error:
+            self._control.sendall(protocol.pack(settings))
+            answer = protocol.unpack(
+                self._read(protocol.frame_length(self._read(protocol.HEAD_BYTES)))
+            )
+        except (OSError, protocol.WireError) as error:
             raise JailError(self._last_words() or str(error)) from None
         self.lasting = bool(answer.get("nest")) or not settings["fenced"]
         self._control.settimeout(_END_S)
@@ -215,11 +222,14 @@ class Warden:
 
 def write_program(folder: Path) -> None:
     """Write what the sandbox needs into its folder: the program, and two places for mounts."""
-    program = (folder / INMATE).parent
-    program.mkdir(parents=True)
-    (program / "__init__.py").write_text(_SILENT, "utf-8")
+    program, home = folder / "program" / "grader", Path(__file__).parents[1]
     for name in _PROGRAM:
-        shutil.copyfile(Path(__file__).with_name(name), program / name)
+        copy = program / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(home / name, copy)
+        for package in copy.relative_to(program).parents:
+            (program / package / "__init__.py").touch()
+    (program / "__init__.py").write_text(_SILENT, "utf-8")
     for name in ("root", "stage"):
         (folder / name).mkdir()
     open_to_all(folder)

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from grader.build import ROOT, labs
+from grader.build.command import ROOT, labs
 from grader.checks import CHECKS, run_check
 from grader.cli import main
 from grader.exercises import IMPORTS
 from grader.feedback import BadInput
-from grader.traps import day1 as starter
-from grader.workbook import (
+from grader.notebooks.lab import (
     Loaded,
     NotebookError,
     functions_of,
@@ -27,6 +26,7 @@ from grader.workbook import (
     read_notebook,
     read_workbook,
 )
+from grader.traps import day1 as starter
 
 DAY1 = "day1_estimate"
 Notebook = dict[str, Any]
@@ -397,7 +397,7 @@ def test_no_file_and_a_huge_file_are_one_line(
         read_notebook(tmp_path / "x.ipynb")
     with pytest.raises(NotebookError, match=r": a folder; expected a notebook"):
         read_notebook(tmp_path)
-    monkeypatch.setattr("grader.workbook.MAX_BYTES", 10)
+    monkeypatch.setattr("grader.notebooks.lab.MAX_BYTES", 10)
     (tmp_path / "x.ipynb").write_text("x" * 11)
     with pytest.raises(NotebookError, match=r"larger than .* MB; clear its outputs and save it"):
         read_notebook(tmp_path / "x.ipynb")
@@ -540,7 +540,7 @@ def test_selftest_of_the_labs_runs_their_notebooks(
         read.append(path.stem)
         return read_notebook(path)
 
-    monkeypatch.setattr("grader.workbook.read_notebook", remember)
+    monkeypatch.setattr("grader.notebooks.lab.read_notebook", remember)
     assert main(["selftest", "labs"]) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "6/15 passed"
     assert read == labs()

@@ -22,10 +22,10 @@ from compaction.calibration import TokenMeter
 from compaction.grouping import Group, group_messages
 from compaction.session import load
 from compaction.summary import compact
-from grader import jail, sandbox
 from grader.checks import CHECKS, Result, run_check
 from grader.exercises import EXERCISES, SLUGS, exercises_of, source_of
 from grader.feedback import BadInput
+from grader.notebooks.lab import read_notebook
 from grader.sandbox import (
     Absent,
     Child,
@@ -44,8 +44,9 @@ from grader.sandbox import (
     UnsafeWarning,
     cells_above_checks,
     grade,
+    launch,
+    sandbox,
 )
-from grader.workbook import read_notebook
 from tests.grader.hostile import imports
 
 NOBODY = 65534
@@ -70,7 +71,7 @@ def opened(isolation: str, limits: Limits | None = None, **options: Any) -> Sand
     params=[
         "process",
         "alone",
-        *(pytest.param(level, marks=pytest.mark.sandbox) for level in jail.LEVELS[:2]),
+        *(pytest.param(level, marks=pytest.mark.sandbox) for level in launch.LEVELS[:2]),
     ],
 )
 def any_sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
@@ -209,7 +210,7 @@ def test_an_exception_keeps_its_name_its_text_and_the_learners_traceback(
         trace = caught.value.trace
         assert 'File "my cell", line 4, in helper' in trace
         assert 'raise ValueError(f"no window of {window}")' in trace
-        assert "inmate.py" not in trace
+        assert "inside" not in trace
         assert caught.value._render_traceback_() == trace.splitlines()
 
 
@@ -441,9 +442,9 @@ def test_an_installed_copy_of_the_library_is_hidden(
     for package in ("compaction", "grader", "harmless"):
         (tmp_path / "site-packages" / package).mkdir(parents=True)
         (tmp_path / "site-packages" / package / "answer.py").write_text("")
-    jail.open_to_all(tmp_path / "site-packages")
-    packages = [*jail.package_folders(), str(tmp_path / "site-packages")]
-    monkeypatch.setattr(jail, "package_folders", lambda: packages)
+    launch.open_to_all(tmp_path / "site-packages")
+    packages = [*launch.package_folders(), str(tmp_path / "site-packages")]
+    monkeypatch.setattr(launch, "package_folders", lambda: packages)
     source = f"""
         import os
         def f():
@@ -471,11 +472,11 @@ def test_a_fault_of_the_sandbox_is_no_fault_of_the_learner(monkeypatch: pytest.M
         def failing(withheld: tuple[str, ...]) -> Any:
             starts.append(withheld)
             if len(starts) > 1:
-                raise jail.JailError("the machine is on fire")
+                raise launch.JailError("the machine is on fire")
             return opens(withheld)
 
         monkeypatch.setattr(made, "open", failing)
-        with pytest.raises(jail.JailError, match="on fire"):
+        with pytest.raises(launch.JailError, match="on fire"):
             grade(made, cells, [CHECKS["estimate-latin"], CHECKS["estimate-cjk"]])
 
 
@@ -486,14 +487,14 @@ def test_a_level_that_does_not_exist_is_bad_input() -> None:
 
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no isolation work."""
-    start = jail.start_warden
+    start = launch.start_warden
 
-    def only_process(level: str, *args: Any) -> jail.Warden:
+    def only_process(level: str, *args: Any) -> launch.Warden:
         if level != "process":
-            raise jail.JailError("not today")
+            raise launch.JailError("not today")
         return start(level, *args)
 
-    monkeypatch.setattr(jail, "start_warden", only_process)
+    monkeypatch.setattr(launch, "start_warden", only_process)
 
 
 def test_doing_without_isolation_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -551,7 +552,7 @@ def test_the_program_inside_serves_many(best: Sandbox) -> None:
 def test_when_the_program_inside_is_killed_another_one_is_started(level: str) -> None:
     with opened(level) as place, run(place, "def f(): return 1") as child:
         kill_wardens(place)
-        with pytest.raises(jail.JailError, match="the program in the sandbox was killed"):
+        with pytest.raises(launch.JailError, match="the program in the sandbox was killed"):
             child.function("f")()
         assert child.function("f")() == 1
 
@@ -633,7 +634,7 @@ def test_when_the_grading_is_killed_nothing_goes_on(level: str, tmp_path: Path) 
         stdout=subprocess.PIPE,
         text=True,
         env=environment,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
     with grading:
         assert grading.stdout is not None
@@ -864,4 +865,4 @@ def test_the_user_is_one_that_the_container_can_have(
     known: str, expected: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Path, "read_text", lambda path, *args: known)
-    assert jail.spare_user() in expected
+    assert launch.spare_user() in expected

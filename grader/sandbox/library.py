@@ -17,7 +17,7 @@ from pathlib import Path
 
 import compaction
 from grader.exercises import EXERCISES
-from grader.slices import free_names
+from grader.notebooks.cells import free_names
 
 LIBRARY = Path(compaction.__file__).parent
 

@@ -19,7 +19,7 @@ import pytest
 from nbgrader.api import Gradebook
 from nbgrader.plugins.export import CsvExportPlugin
 
-from grader.build import ROOT, nbgrader_api, own_commands_first
+from grader.build.command import ROOT, nbgrader_api, own_commands_first
 from grader.checks import CORE
 from grader.exercises import SLUGS
 

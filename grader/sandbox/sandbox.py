@@ -1,9 +1,9 @@
 """Run a learner's code in another process, and call its functions from here.
 
 Checks run on this side, the learner's code on the other, and only plain data crosses
-(``grader.wire``), so an object that equals everything, a patched builtin or a patched module
-changes nothing here. What is on the other side: ``grader/inmate.py``, in a jail
-(``grader.jail``), with a copy of the library that lacks the day's exercise (``grader.withheld``).
+(``inside.protocol``), so an object that equals everything, a patched builtin or a patched module
+changes nothing here. What is on the other side: the program in ``inside``, in a jail
+(``launch``), with a copy of the library that lacks the day's exercise (``library``).
 
     with Sandbox() as sandbox, sandbox.start(cells, "estimate", withheld=["estimate"]) as child:
         estimate = child.function("estimate")
@@ -37,14 +37,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from unicodedata import category
 
-from grader import jail, wire
 from grader.feedback import BadInput
-from grader.fence import SCRATCH
-from grader.withheld import write_library
+from grader.sandbox import launch
+from grader.sandbox.inside import protocol
+from grader.sandbox.inside.confine import SCRATCH
+from grader.sandbox.library import write_library
 
 if TYPE_CHECKING:
     from grader.checks import Check, Result
-    from grader.workbook import LabNotebook
+    from grader.notebooks.lab import LabNotebook
 
 Source = str | tuple[str, str]
 """A cell: its source, or the name that messages call it by and its source."""
@@ -108,7 +109,7 @@ class Forbidden(LearnerFault):
     """The learner's code reached for the library's own version of the exercise."""
 
 
-class _Ended(LearnerFault, wire.PipeEnd):
+class _Ended(LearnerFault, protocol.PipeEnd):
     """The process with the learner's code had to be ended, or ended by itself."""
 
 
@@ -142,7 +143,7 @@ class SandboxMissing(BadInput):
 class Sandbox:
     """A place to run learners' code in.
 
-    ``isolation`` is one of ``grader.jail.LEVELS``, or ``auto`` for the best that works here.
+    ``isolation`` is one of ``LEVELS``, or ``auto`` for the best that works here.
     Below it is a warning; with ``require`` it is an error instead (SandboxMissing). ``folder``
     keeps copies of the library; several sandboxes may share it. Use it as a context manager, or
     close it: processes and files are left behind otherwise. Every process starts a sandbox of
@@ -158,18 +159,18 @@ class Sandbox:
         require: bool = False,
         folder: str | Path | None = None,
     ) -> None:
-        if isolation not in ("auto", *jail.LEVELS):
-            expected = ", ".join(("auto", *jail.LEVELS))
+        if isolation not in ("auto", *launch.LEVELS):
+            expected = ", ".join(("auto", *launch.LEVELS))
             raise BadInput(f"isolation: expected one of {expected}, got {isolation!r}")
         self.limits = limits or Limits()
         self.require = require
-        self._wanted = jail.LEVELS if isolation == "auto" else (isolation,)
+        self._wanted = launch.LEVELS if isolation == "auto" else (isolation,)
         self._level: str | None = None
-        self._wardens: dict[tuple[str, ...], jail.Warden] = {}
+        self._wardens: dict[tuple[str, ...], launch.Warden] = {}
         self._lock = threading.Lock()
         self._own = Path(tempfile.mkdtemp(prefix="sandbox-"))
         self._folder = Path(folder) if folder is not None else self._own
-        jail.write_program(self._own)
+        launch.write_program(self._own)
 
     @property
     def isolation(self) -> str:
@@ -221,29 +222,29 @@ class Sandbox:
             self._folder.mkdir(parents=True, exist_ok=True)
             made = Path(tempfile.mkdtemp(prefix="library-", dir=self._folder))
             write_library(made, withheld)
-            jail.open_to_all(made)
+            launch.open_to_all(made)
             try:
                 made.rename(target)
             except OSError:  # somebody else was faster
                 shutil.rmtree(made)
         return target
 
-    def _warden(self, withheld: tuple[str, ...]) -> jail.Warden:
+    def _warden(self, withheld: tuple[str, ...]) -> launch.Warden:
         """Return a program inside that is loaded with this copy of the library."""
         warden = self._wardens.get(withheld)
         if warden is None or not warden.is_alive:
             warden = self._wardens[withheld] = self._start_warden(self.library(withheld))
         return warden
 
-    def _start_warden(self, library: Path | None) -> jail.Warden:
+    def _start_warden(self, library: Path | None) -> launch.Warden:
         levels = self._wanted if self._level is None else (self._level,)
         reasons: list[str] = []
         for level in levels:
             if level == "process":
                 self._settle_for_process(reasons)
             try:
-                warden = jail.start_warden(level, self._own, library, self.limits.scratch_bytes)
-            except jail.JailError as reason:
+                warden = launch.start_warden(level, self._own, library, self.limits.scratch_bytes)
+            except launch.JailError as reason:
                 reasons.append(f"{level}: {reason}")
                 continue
             self._level = level
@@ -269,7 +270,7 @@ class Sandbox:
                 ours, theirs = socket.socketpair()
                 try:
                     number = warden.start(theirs)
-                except jail.JailError:
+                except launch.JailError:
                     # The program inside was killed (by the system, for memory): once more.
                     ours.close()
                     warden.close()
@@ -285,7 +286,7 @@ class Sandbox:
             return _Process(self._lock, warden, number, ours, scratch)
         raise AssertionError("two attempts either return or raise")
 
-    def _make_scratch(self, warden: jail.Warden) -> Path:
+    def _make_scratch(self, warden: launch.Warden) -> Path:
         scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self._own))
         if warden.user is not None:
             os.chown(scratch, warden.user, warden.user)
@@ -302,7 +303,7 @@ _MISSING = "no sandbox works here: install bubblewrap (Linux), or allow user nam
 
 
 def _library_state() -> list[tuple[str, int, int]]:
-    from grader.withheld import LIBRARY
+    from grader.sandbox.library import LIBRARY
 
     stats = [(str(path), path.stat()) for path in sorted(LIBRARY.rglob("*.py"))]
     return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
@@ -314,7 +315,7 @@ class _Process:
     def __init__(
         self,
         lock: threading.Lock,
-        warden: jail.Warden,
+        warden: launch.Warden,
         number: int,
         pipe: socket.socket,
         scratch: Path | None,
@@ -355,7 +356,7 @@ class _Process:
         if not self._poll.poll(max(1.0, 1000 * (until - time.monotonic()))):
             raise TimeoutError
 
-    def end(self, is_ending: bool = False) -> jail.Ending | None:
+    def end(self, is_ending: bool = False) -> launch.Ending | None:
         """End it, and everything that it has started."""
         with self._lock:
             ending = self._warden.end(self._number, is_ending)
@@ -375,10 +376,10 @@ class _DirectProcess(_Process):
         self.scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=folder))
         self.preload = {
             "library": str(library),
-            "packages": jail.package_folders(),
+            "packages": launch.package_folders(),
             "preload": [],
         }
-        program = [*jail.run_program(folder), "--alone"]
+        program = [*launch.run_program(folder), "--alone"]
         environment = {k: v for k, v in os.environ.items() if k.upper() in ("SYSTEMROOT", "PATH")}
         self._process = subprocess.Popen(
             program,
@@ -424,7 +425,7 @@ class _DirectProcess(_Process):
         del self._came[:size]
         return data
 
-    def end(self, is_ending: bool = False) -> jail.Ending | None:
+    def end(self, is_ending: bool = False) -> launch.Ending | None:
         if is_ending:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(0.5)
@@ -440,7 +441,7 @@ class _DirectProcess(_Process):
                     stream.close()
         if self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)
-        return jail.Ending(code or 0, 0, 0.0)
+        return launch.Ending(code or 0, 0, 0.0)
 
 
 def _write_all(stream: Any, data: bytes) -> None:
@@ -479,7 +480,7 @@ class Child:
         self._limits = limits
         self._until = time.monotonic() + limits.submission_s
         self._process: _Process | None = None
-        self._peer: wire.Peer | None = None
+        self._peer: protocol.Peer | None = None
         self._deadline = 0.0
         self._allowed_s = 0.0
         self._starts = 0
@@ -554,7 +555,7 @@ class Child:
             raise Died(f"its process ended {self._starts} times and is not started again")
         self._starts += 1
         self._process = process = self._sandbox.open(self._withheld)
-        self._peer = wire.Peer(self._send, self._receive, self._limits.calls_back)
+        self._peer = protocol.Peer(self._send, self._receive, self._limits.calls_back)
         scratch = str(process.scratch or SCRATCH)
         first = {
             "limits": asdict(self._limits),
@@ -565,7 +566,7 @@ class Child:
         try:
             self._ask(first, _START_S)
         except (Died, Garbled) as fault:  # nothing of the learner's is there yet
-            raise jail.JailError(f"a process in the sandbox does not start: {fault}") from None
+            raise launch.JailError(f"a process in the sandbox does not start: {fault}") from None
 
     def _run_pieces(self, pieces: Sequence[int], needed: Sequence[int]) -> bool:
         """Run the pieces, each within its time; False when one of them ended the process."""
@@ -605,7 +606,7 @@ class Child:
             self._refuse_if_reached()
             if "value" in answer:
                 return self._peer.decode(answer["value"])
-        except wire.WireError as fault:
+        except protocol.WireError as fault:
             self._end()
             raise Garbled(f"{name}: what came back is no answer: {fault}") from None
         except _Ended as fault:
@@ -641,7 +642,7 @@ class Child:
         self._deadline = min(now + allowed_s, self._until)
         try:
             answer = self._peer.ask(request)
-        except wire.WireError as fault:
+        except protocol.WireError as fault:
             self._end()
             raise Garbled(f"what came over the pipe is no answer: {fault}") from None
         except _Ended:
@@ -655,7 +656,7 @@ class Child:
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process is not None
         try:
-            self._process.write(wire.pack(message), self._deadline)
+            self._process.write(protocol.pack(message), self._deadline)
         except TimeoutError:
             raise self._too_slow() from None
         except OSError:
@@ -666,11 +667,11 @@ class Child:
         if process is None:
             raise Died("its process has ended")
         try:
-            length = wire.frame_length(process.read(wire.HEAD_BYTES, self._deadline))
+            length = protocol.frame_length(process.read(protocol.HEAD_BYTES, self._deadline))
             if length > self._limits.answer_bytes:
                 most = self._limits.answer_bytes
                 raise Garbled(f"an answer of {length:,} bytes, where {most:,} are allowed")
-            message = wire.unpack(process.read(length, self._deadline))
+            message = protocol.unpack(process.read(length, self._deadline))
         except TimeoutError:
             raise self._too_slow() from None
         except (EOFError, OSError):
@@ -689,7 +690,7 @@ class Child:
         process, self._process = self._process, None
         ending = process.end(is_ending=True) if process is not None else None
         if ending is None and process is not None and process.is_out_of_reach:
-            raise jail.JailError("the program in the sandbox was killed")
+            raise launch.JailError("the program in the sandbox was killed")
         if ending is None or ending.code == 0:
             return Died("ended its process instead of answering")
         # Out of processor time: a signal of its own, or SIGKILL where that cannot be delivered.
@@ -798,7 +799,7 @@ def grade(
     ``withheld`` there (by default all functions of ``exercises``). ``limits.submission_s`` is
     for all of it.
 
-    Never raises for anything that the learner's code does; raises jail.JailError when the
+    Never raises for anything that the learner's code does; raises launch.JailError when the
     sandbox itself fails, and SandboxMissing.
     """
     limits = limits or sandbox.limits
@@ -817,7 +818,7 @@ def grade(
 
         try:
             results |= grade_one()
-        except jail.JailError:  # once more: what happened to the sandbox may not happen again
+        except launch.JailError:  # once more: what happened to the sandbox may not happen again
             results |= grade_one()
     return [results[check.id] for check in asked]
 
@@ -849,7 +850,7 @@ def _grade_function(child: Child, checks: Sequence[Check], seed: int | None) -> 
                     results[check.id] = again
     for name, result in results.items():
         fault = result.error
-        if isinstance(fault, jail.JailError | SandboxMissing):
+        if isinstance(fault, launch.JailError | SandboxMissing):
             raise fault  # not the learner's
         if child.reached:
             fault = child.forbidden()

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from grader.build import ROOT, build_labs, labs
+from grader.build.command import ROOT, build_labs, labs
 from grader.checks import CHECKS
 from grader.cli import main
 from grader.exercises import EXERCISES, IMPORTS, SLUGS, exercises_of
 from grader.feedback import BadInput
-from grader.labs import BuildError, fill_lab
-from grader.lessons import execute, execute_lessons
-from grader.release import pack_release
-from grader.starters import RegionError, fill, place, regions_of, source_of
-from grader.working_copy import lay_workbook
+from grader.build.labs import BuildError, fill_lab
+from grader.build.lessons import execute, execute_lessons
+from grader.build.release import pack_release
+from grader.build.place_starters import RegionError, fill, place, regions_of, source_of
+from grader.learner.working_copy import lay_workbook
 
 DAY1 = "day1_estimate"
 Notebook = dict[str, Any]
@@ -382,7 +382,7 @@ def test_build_check_says_what_is_stale_and_ends_with_one(
 
     defaults = {"slugs": (), "root": course}
     monkeypatch.setattr(
-        "grader.build.build_labs",
+        "grader.build.command.build_labs",
         lambda slugs=(), *, check=False: build_labs(slugs, check=check, root=defaults["root"]),
     )
     assert run("--check") == (0, ["all is up to date"])

@@ -19,10 +19,10 @@ from typing import Any
 from compaction.files import write_whole
 from grader.exercises import SLUGS
 from grader.feedback import BadInput
-from grader.labs import BuildError, Stale, fill_lab
-from grader.lessons import execute_lessons, lessons
+from grader.build.labs import BuildError, Stale, fill_lab
+from grader.build.lessons import execute_lessons, lessons
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def build_labs(slugs: Sequence[str] = (), *, check: bool = False, root: Path = ROOT) -> list[Stale]:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from grader.exercises import SLUGS
 from grader.feedback import BadInput
-from grader.workbook import NotebookError, notebook_files, read_notebook
+from grader.notebooks.lab import NotebookError, notebook_files, read_notebook
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from grader import jail
 from grader.checks import CHECKS, Result
 from grader.exercises import exercises_of
-from grader.sandbox import Limits, Sandbox, SandboxMissing, grade
+from grader.sandbox import Limits, Sandbox, SandboxMissing, grade, launch
 from tests.grader.hostile import CHECKS_OF, Submission, submissions
 
 resource = pytest.importorskip("resource", reason="limits of resources are no part of Windows")
@@ -181,9 +180,9 @@ def test_other_ways_contain_as_well(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where a jail cannot hold further namespaces, each submission gets a jail of its own."""
-    monkeypatch.setattr(jail, "_useless", set())
+    monkeypatch.setattr(launch, "_useless", set())
     if isolation.startswith("bwrap"):
-        monkeypatch.setattr(jail, "NESTS", (False,))
+        monkeypatch.setattr(launch, "NESTS", (False,))
     table = {s.name: s for s in submissions(secret, repository, port)}
     before = processes_below(os.getpid())
     with Sandbox(QUICK, isolation=isolation.split()[0]) as sandbox:

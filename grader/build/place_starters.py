@@ -22,7 +22,7 @@ from nbgrader.preprocessors import ClearSolutions
 from nbgrader.utils import is_solution
 from traitlets import Unicode
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
 _NAME = re.compile(r"#\s*BEGIN SOLUTION\s+(compaction(?:\.\w+)+)\s*")

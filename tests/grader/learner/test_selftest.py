@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from grader import cli, selftest
+from grader import cli
 from grader.checks import CORE
 from grader.exercises import EXERCISES, source_of
+from grader.learner import selftest
 
 SIX = {
     "estimate-latin",
