@@ -18,16 +18,16 @@ from typing import Any
 import pytest
 from nbgrader.api import Gradebook
 
-from grader import pool
-from grader.batch import limits_from
+from grader.autograde import workers as pool
+from grader.autograde.command import limits_from
+from grader.autograde.intake.roster import student_id
+from grader.autograde.records import Record, read_record
+from grader.autograde.results import Job, Marked
+from grader.autograde.workers import Pool, Setting
 from grader.checks import CHECKS
 from grader.cli import main
 from grader.exercises import IMPORTS, SLUGS, exercises_of, source_of
 from grader.feedback import BadInput
-from grader.gradebook import Record, read_record
-from grader.intake import student_id
-from grader.marking import Job, Marked
-from grader.pool import Pool, Setting
 from tests.grader.classroom import (
     DAY1,
     DAY2,
@@ -304,7 +304,7 @@ def test_whoever_dies_or_hangs_costs_nobody_else(monkeypatch: pytest.MonkeyPatch
     names = ["a", "dies", "b", "c", "hangs", "raises", "d", "dies too", "e"]
     context = pool.multiprocessing.get_context("fork")
     monkeypatch.setattr(pool.multiprocessing, "get_context", lambda _: context)
-    monkeypatch.setattr("grader.marking.mark", _mark_or_die)
+    monkeypatch.setattr("grader.autograde.grade_one.mark", _mark_or_die)
     with Pool(2, Setting("process")) as marking:
         monkeypatch.setattr(pool, "GRACE_S", 3.0)
         jobs = [Job(name, DAY1, b"", (), 1, limits) for name in names]
@@ -327,7 +327,7 @@ def test_processes_that_cannot_start_are_bad_input(monkeypatch: pytest.MonkeyPat
 def test_processes_are_replaced_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     context = pool.multiprocessing.get_context("fork")
     monkeypatch.setattr(pool.multiprocessing, "get_context", lambda _: context)
-    monkeypatch.setattr("grader.marking.mark", _mark_or_die)
+    monkeypatch.setattr("grader.autograde.grade_one.mark", _mark_or_die)
     monkeypatch.setattr(pool, "JOBS_A_PROCESS", 2)
     with Pool(1, Setting("process")) as marking:
         first = marking._workers[0].process.pid
@@ -386,7 +386,7 @@ def hostile_class(root: Path, port: int) -> Sequence[tuple[str, Submission]]:
         folder = root / "labs" / SLUGS[day]
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{SLUGS[day]}.ipynb").write_text(json.dumps(minimal_lab(day)))
-    table = submissions(root / "gradebook.db", Path(__file__).parents[2], port)
+    table = submissions(root / "gradebook.db", Path(__file__).parents[3], port)
     named = [(f"s{number:03}", submission) for number, submission in enumerate(table)]
     for student, submission in named:
         hand_in(root, student, json.dumps(notebook_of(submission)), SLUGS[submission.day])

@@ -19,11 +19,14 @@ from nbgrader.api import Gradebook
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.plugins.export import CsvExportPlugin
 
+from grader.autograde.course import Course
+from grader.autograde.grade_one import mark
+from grader.autograde.gradebook import Writer
+from grader.autograde.records import read_record, record_path
+from grader.autograde.results import Job, Marked
 from grader.build.command import own_commands_first
 from grader.checks import CHECKS
 from grader.feedback import BadInput
-from grader.gradebook import Course, Writer, read_record, record_path
-from grader.marking import Job, Marked, mark
 from grader.sandbox import Sandbox
 from tests.grader.classroom import (
     DAY1,

@@ -262,7 +262,7 @@ def test_a_fault_of_the_gateway_itself_is_answered(
     start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway, client = start(["Hello."])
-    monkeypatch.setattr("compaction.gateway.scripted_usage", divide_by_zero)
+    monkeypatch.setattr("compaction.gateway.replies.scripted_usage", divide_by_zero)
     with pytest.raises(openai.InternalServerError, match="ZeroDivisionError"):
         ask(client)
     assert gateway.requests[0].status == 500
@@ -1079,7 +1079,7 @@ def test_the_command_lines_faults_and_scripts_reach_the_gateway(
 ) -> None:
     given: list[Any] = []
     monkeypatch.setattr(
-        "compaction.gateway.serve", lambda *args, **kwargs: given.append((args, kwargs)) or 0
+        "compaction.gateway.server.serve", lambda *args, **kwargs: given.append((args, kwargs)) or 0
     )
     turns, summaries = tmp_path / "turns.json", tmp_path / "summaries.json"
     turns.write_text('["Hello."]', encoding="utf-8")

@@ -17,8 +17,8 @@ import pytest
 from nbgrader.api import Gradebook
 from nbgrader.apps.api import NbGraderAPI
 
+from grader.autograde.course import Course
 from grader.cli import main
-from grader.gradebook import Course
 from tests.grader.classroom import DAY1, DAY2, hand_in, make_course, solved, starter
 
 psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres")

@@ -14,8 +14,8 @@ import pytest
 
 from grader.cli import main
 from grader.feedback import BadInput
+from tests.grader.autograde.test_run import difference, everything, record
 from tests.grader.classroom import DAY2, hand_in, make_course, solved, starter, with_code
-from tests.grader.test_batch import difference, everything, record
 
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
 
@@ -104,8 +104,8 @@ def test_a_worker_that_is_killed_loses_nothing(
 
 
 def test_a_scheduler_that_is_not_there_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
-    from grader import cluster
-    from grader.pool import Setting
+    from grader.autograde import cluster
+    from grader.autograde.workers import Setting
 
     before = cluster.START_S
     cluster.START_S = 2.0

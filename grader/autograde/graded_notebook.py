@@ -1,169 +1,19 @@
-"""Mark one submission: its checks in the sandbox, and the notebook that nbgrader shows of it.
-
-It needs the notebook's bytes, what the gradebook says about the lab's cells, and a sandbox; no
-gradebook and no nbgrader. So the same function marks in a process beside the writer's, and on
-another machine. Everything that comes back is plain data.
-"""
+"""The notebook that nbgrader shows: the learner's cells, the lab's checks, their results."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from grader.checks import CHECKS, Check, Result
-from grader.feedback import NOT_YET, PASSED, printable, score_entry
-from grader.intake import fault_of, filling_fault
-from grader.notebooks.lab import Cell, LabNotebook, NotebookError, read_notebook
+from grader.autograde.results import Job, Mark, SourceCell, digest_of
+from grader.checks import CHECKS
+from grader.feedback import NOT_YET, PASSED, score_entry
+from grader.notebooks.lab import LabNotebook
 from grader.notebooks.write import render
 
-if TYPE_CHECKING:
-    from grader.sandbox import Limits, Sandbox
-
-MAX_SOURCE_CHARS = 1_000_000
-"""More code than this is no lab; a lab has a fiftieth of it."""
-TRACE_LINES = 60
-"""More lines of a learner's traceback are cut in the middle."""
-
 RESTORED = "This cell was missing from what was handed in. Grading has put it back."
-
-
-@dataclass(frozen=True)
-class SourceCell:
-    """What the gradebook says about one of a lab's cells. ``points`` is 0 where none are given."""
-
-    grade_id: str
-    cell_type: str
-    source: str
-    locked: bool
-    is_graded: bool
-    is_solution: bool
-    points: float
-    checksum: str
-
-
-@dataclass(frozen=True)
-class Job:
-    """A submission to mark. ``texts`` are digests of the lab's own Markdown cells."""
-
-    student: str
-    slug: str
-    data: bytes
-    cells: tuple[SourceCell, ...]
-    seed: int
-    limits: Limits | None = None
-    texts: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Mark:
-    """What came of a check. ``lines`` is what the learner reads, ``why`` the trap if known.
-
-    ``kind`` is ``passed``, ``wrong`` (an answer), ``raised`` (an exception of the learner's) or
-    ``stopped``: no answer, for a limit, a cell that failed, or reaching for the library's own.
-    """
-
-    id: str
-    kind: str
-    lines: tuple[str, ...]
-    why: str = ""
-
-    @property
-    def passed(self) -> bool:
-        """Say whether the check gives its point."""
-        return self.kind == "passed"
-
-
-@dataclass(frozen=True)
-class Marked:
-    """A marked submission, or the ``reason`` why it has no mark.
-
-    ``notebook`` is the text of the graded notebook; ``untouched`` names solution cells that are
-    as they were handed out; ``answers`` has a digest of each answer that a person grades.
-    ``attention`` says what a person should look at, ``problems`` what only the learner needs.
-    """
-
-    student: str
-    slug: str
-    digest: str
-    marks: tuple[Mark, ...] = ()
-    notebook: str = ""
-    untouched: tuple[str, ...] = ()
-    answers: dict[str, str] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
-    attention: tuple[str, ...] = ()
-    reason: str = ""
-    seconds: float = 0.0
-
-
-def digest_of(data: bytes) -> str:
-    """Return what tells a changed submission from the one that has been graded."""
-    return hashlib.sha256(data).hexdigest()
-
-
-def mark(job: Job, sandbox: Sandbox) -> Marked:
-    """Mark a submission; never raises for anything that stands in it."""
-    started = time.monotonic()
-    digest = digest_of(job.data)
-
-    def without_mark(reason: str) -> Marked:
-        seconds = time.monotonic() - started
-        return Marked(job.student, job.slug, digest, reason=printable(reason), seconds=seconds)
-
-    try:
-        lab, cells = _read(job)
-    except NotebookError as fault:
-        return without_mark(str(fault))
-    if lab.slug != job.slug:
-        return without_mark(f"this is the lab {lab.slug}, handed in as {job.slug}")
-    known = {cell.grade_id for cell in job.cells if cell.is_graded and not cell.is_solution}
-    checks = [check for check in CHECKS.values() if check.day == lab.day and check.id in known]
-    marks = tuple(map(_mark_of, _run(_with_own_imports(lab, job), checks, job, sandbox)))
-    composed = _Composer(job, lab, cells, {mark.id: mark for mark in marks})
-    notebook = composed.notebook()
-    attention = [*composed.attention]
-    for name in sorted(known - {check.id for check in checks}):
-        attention.append(f"the gradebook has a check {name} that this version of the course lacks")
-    return Marked(
-        job.student,
-        job.slug,
-        digest,
-        marks,
-        notebook,
-        tuple(composed.untouched),
-        composed.answers,
-        tuple(map(printable, lab.problems)),
-        tuple(attention),
-        seconds=time.monotonic() - started,
-    )
-
-
-def _read(job: Job) -> tuple[LabNotebook, list[dict[str, Any]]]:
-    """Return the notebook as a lab, and its cells as they stand in it."""
-    fault = filling_fault(job.data)
-    if fault:
-        raise NotebookError(fault)
-    with tempfile.TemporaryDirectory(prefix="marking-") as folder:
-        path = Path(folder) / f"{job.slug}.ipynb"
-        path.write_bytes(job.data)
-        try:
-            raw = json.loads(job.data)
-            cells = raw["cells"]
-            code = sum(len(source_of(cell)) for cell in cells if cell["cell_type"] == "code")
-            if code > MAX_SOURCE_CHARS:
-                raise NotebookError(f"{code:,} characters of code: no lab has so many")
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-            cells = []  # the next line says better what is wrong
-        try:
-            return read_notebook(path), cells
-        except NotebookError as error:
-            raise NotebookError(fault_of(error, path)) from None
 
 
 def source_of(cell: dict[str, Any]) -> str:
@@ -172,55 +22,7 @@ def source_of(cell: dict[str, Any]) -> str:
     return source if isinstance(source, str) else "".join(source)
 
 
-def _with_own_imports(lab: LabNotebook, job: Job) -> LabNotebook:
-    """Return the notebook with the lab's import cell as it was handed out, as nbgrader does.
-
-    It is locked; and where it was deleted by accident, it costs nobody a point.
-    """
-    imports = [c for c in job.cells if c.locked and c.grade_id == "imports"]
-    if not imports:
-        return lab
-    cell = Cell("the imports", "setup", "imports", imports[0].source)
-    there = [c for c in lab.cells if c.kind == "setup"]
-    if not there:
-        return replace(lab, cells=(cell, *lab.cells))
-    restored = (replace(c, source=cell.source) if c in there else c for c in lab.cells)
-    return replace(lab, cells=tuple(restored))
-
-
-def _run(lab: LabNotebook, checks: Sequence[Check], job: Job, sandbox: Sandbox) -> list[Result]:
-    """Run the checks on the functions as they are above their own checks."""
-    from grader.sandbox import grade
-
-    steps = lab.steps
-    exercises: dict[str, list[tuple[str, str]]] = {name: [] for name in lab.functions}
-    for index, step in enumerate(steps):
-        for name in step.takes:
-            exercises[name] = [(above.name, above.source) for above in steps[: index + 1]]
-    return grade(sandbox, exercises, checks, job.seed, limits=job.limits)
-
-
-def _mark_of(result: Result) -> Mark:
-    from grader.sandbox import LearnerError
-
-    if result.passed:
-        return Mark(result.id, "passed", (printable(result.line),))
-    if result.failure is not None:
-        return Mark(result.id, "wrong", tuple(result.failure.lines), result.failure.why or "")
-    trace: list[str] = []
-    if isinstance(result.error, LearnerError):
-        trace = [printable(line) for line in result.error.trace.splitlines()]
-        if len(trace) > TRACE_LINES:
-            half = TRACE_LINES // 2
-            trace = [*trace[:half], "...", *trace[-half:]]
-        return Mark(result.id, "raised", (printable(result.line), *trace))
-    return Mark(result.id, "stopped", (printable(result.line),))
-
-
-# --- the notebook that nbgrader shows ----------------------------------------------------
-
-
-class _Composer:
+class Composer:
     """Put a graded notebook together: the learner's cells, the lab's checks, what came of them.
 
     As nbgrader does it: what is locked comes from the gradebook, of copies the last one counts,
@@ -385,7 +187,9 @@ def _pictures(attachments: dict[Any, Any]) -> dict[str, Any]:
 
 
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
+
 _LINK = re.compile(r"\](?=\(\s*(?!https?://|#|attachment:|<))")
+
 _REFERENCE = re.compile(r"(?m)^(\s*\[[^\]\n]+\])(?=:\s*(?!https?://|#))")
 
 

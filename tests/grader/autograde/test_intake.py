@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grader import intake
+from grader.autograde.intake import files as finding
+from grader.autograde.intake.roster import read_roster, student_id
+from grader.autograde.intake.take_in import Intake, Places, survey, take_in
 from grader.feedback import BadInput
-from grader.intake import Intake, Places, read_roster, student_id, survey, take_in
 from tests.grader.classroom import DAY1, DAY2, solved, starter, text_of, with_code
 
 LAB1, LAB2 = text_of(starter()).encode(), text_of(starter(DAY2)).encode()
@@ -308,7 +309,7 @@ def test_a_link_in_an_archive_is_not_followed(tmp_path: Path, places: Places) ->
 def test_a_zip_bomb_is_read_up_to_the_limit(
     tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "MAX_BYTES", 100_000)
+    monkeypatch.setattr(finding, "MAX_BYTES", 100_000)
     inner = pack(tmp_path / "inner.zip", {"y.ipynb": b" " * 10_000_000})
     files = {
         "ada/x.ipynb": b" " * 10_000_000,
@@ -349,7 +350,7 @@ def test_archives_in_archives_come_to_an_end(tmp_path: Path, places: Places) -> 
 def test_more_than_a_class_holds_is_not_read(
     tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "MAX_FILES", 3)
+    monkeypatch.setattr(finding, "MAX_FILES", 3)
     source = pack(tmp_path / "in.zip", {f"s{n}/x.ipynb": LAB1 for n in range(9)})
     result = take_in(source, places)
     assert len(result.counting) == 3 and "more than a class" in result.refused[0].reason

@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from grader.autograde.course import Course
+from grader.autograde.gradebook import Writer
+from grader.autograde.records import Record
+from grader.autograde.results import Mark, Marked
 from grader.cli import main
-from grader.gradebook import Course, Record, Writer
-from grader.marking import Mark, Marked
-from grader.report import Class, Score, needing, page, table, traps, without_names
+from grader.report.data import Class, Score, needing, traps, without_names
+from grader.report.page import page
+from grader.report.table import table
 from tests.grader.classroom import DAY1, DAY2, STARTER_WHY, make_course
 
 EVIL = "<script>alert('x')</script>"

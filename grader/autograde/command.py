@@ -1,205 +1,31 @@
-"""Grade a class: take in what was handed in, mark each notebook in a sandbox, write the gradebook.
-
-    python -m grader autograde grader/classroom/submitted
-
-Every submission ends in a mark or in a reason with its name. What is graded already and has not
-changed is left alone, so a run that was stopped, even by force, goes on when it is started again.
-"""
+"""The command line of grading a class: options, progress, summary."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import hashlib
 import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from compaction.files import write_whole
+from grader.autograde.course import Course
+from grader.autograde.gradebook import Writer
+from grader.autograde.intake.roster import read_roster
+from grader.autograde.intake.take_in import Intake, survey, take_in
+from grader.autograde.results import ROOT
+from grader.autograde.run import Markers, Outcome, autograde
+from grader.autograde.workers import Pool, Setting, cores
 from grader.exercises import SLUGS
 from grader.feedback import BadInput, printable
-from grader.gradebook import ROOT, Course, Record, Writer, read_record, record_path
-from grader.intake import HandedIn, Intake, Refused, read_roster, survey, take_in
-from grader.marking import Job, Marked, SourceCell
-from grader.pool import Pool, Setting, cores, unmarked
 
 if TYPE_CHECKING:
     from grader.sandbox import Limits
-
-BATCH_SIZE = 24
-BATCH_S = 3.0
-"""Marks are written after so many submissions or seconds, whichever comes first."""
-
-
-class Markers(Protocol):
-    """Whoever marks: processes here, or a cluster."""
-
-    level: str
-    warnings: list[str]
-
-    def run(self, jobs: Iterable[Job]) -> Iterator[Marked]:
-        """Yield what came of each job, in any order."""
-        ...
-
-
-@dataclass
-class Outcome:
-    """What came of a run: submissions marked now and left alone, and who needs a person."""
-
-    intake: Intake
-    marked: int = 0
-    unchanged: int = 0
-    outdated: int = 0
-    needing: list[tuple[str, str, str]] = field(default_factory=list)
-    records: list[Record] = field(default_factory=list)
-
-
-# --- grading -----------------------------------------------------------------------------
-
-
-def autograde(
-    course: Course,
-    writer: Writer,
-    markers: Markers,
-    intake: Intake,
-    *,
-    limits: Limits | None = None,
-    force: bool = False,
-    progress: _Progress | None = None,
-) -> Outcome:
-    """Mark what has changed, write it, and return what came of everything that was handed in."""
-    seed, outcome = course.seed(), Outcome(intake)
-    version = version_of_course(seed)
-    cells = _cells_of_labs(writer, intake)
-    counting = {(one.student, one.slug): one for one in intake.counting}
-    changed = _changed(course, writer, intake, version, outcome, force)
-    progress = progress or _Progress(False)
-    batch: list[tuple[Marked, datetime | None, bool]] = []
-    with progress.over(len(changed)):
-        written = time.monotonic()
-        texts = {slug: writer.texts_of(slug) for slug in cells}
-        jobs = _jobs(changed, cells, texts, seed, limits, batch)
-        try:
-            for marked in markers.run(jobs):
-                one = counting[marked.student, marked.slug]
-                batch.append((marked, one.when, one.late))
-                progress.advance()
-                if len(batch) >= BATCH_SIZE or time.monotonic() - written > BATCH_S:
-                    outcome.marked += _write(writer, batch, version)
-                    written = time.monotonic()
-        finally:  # stopped by Ctrl-C: what has been marked is written
-            outcome.marked += _write(writer, batch, version)
-    _gather(course, outcome, counting)
-    return outcome
-
-
-def _write(writer: Writer, batch: list[tuple[Marked, datetime | None, bool]], version: str) -> int:
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        writer.write(batch, version)
-    except SQLAlchemyError as error:
-        first = str(error).strip().splitlines()[0]
-        raise BadInput(f"the gradebook took no more marks; start again later: {first}") from None
-    count = len(batch)
-    batch.clear()
-    return count
-
-
-def version_of_course(seed: int) -> str:
-    """Return what marks depend on beside the submission: checks, library, seed."""
-    summed = hashlib.sha256(str(seed).encode())
-    for folder in ("grader/checks", "course/compaction"):
-        for path in sorted((ROOT / folder).glob("*.py")):
-            summed.update(path.read_bytes())
-    return summed.hexdigest()[:16]
-
-
-def _cells_of_labs(writer: Writer, intake: Intake) -> dict[str, tuple[SourceCell, ...]]:
-    """Return the cells of the labs that came in; submissions to a lab that is none are refused."""
-    cells = {}
-    for slug in dict.fromkeys(one.slug for one in intake.counting):
-        try:
-            cells[slug] = writer.cells_of(slug)
-        except BadInput as error:
-            some = [one for one in intake.counting if one.slug == slug]
-            intake.refused += [Refused(o.origin, o.student, slug, str(error)) for o in some]
-            intake.counting = [one for one in intake.counting if one.slug != slug]
-    return cells
-
-
-def _changed(
-    course: Course, writer: Writer, intake: Intake, version: str, outcome: Outcome, force: bool
-) -> list[HandedIn]:
-    """Return what has to be marked; count what has not."""
-    in_gradebook = writer.graded()
-    changed = []
-    for one in intake.counting:
-        record = read_record(record_path(course, one.student, one.slug))
-        is_graded = (
-            record is not None
-            and not record.reason
-            and (one.student, one.slug) in in_gradebook
-            and (course.autograded(one.student, one.slug) / f"{one.slug}.ipynb").is_file()
-        )
-        if force or record is None or not is_graded or record.digest != _digest(one.path):
-            changed.append(one)
-        else:
-            outcome.unchanged += 1
-            outcome.outdated += record.course != version
-    return changed
-
-
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return ""
-
-
-def _jobs(
-    changed: Sequence[HandedIn],
-    cells: dict[str, tuple[SourceCell, ...]],
-    texts: dict[str, frozenset[str]],
-    seed: int,
-    limits: Limits | None,
-    batch: list[tuple[Marked, datetime | None, bool]],
-) -> Iterator[Job]:
-    """Yield the jobs, each read when somebody is free; what cannot be read goes to the batch."""
-    from grader.intake import read_file
-
-    for one in changed:
-        job = Job(one.student, one.slug, b"", cells[one.slug], seed, limits, texts[one.slug])
-        try:
-            yield dataclasses.replace(job, data=read_file(one.path))
-        except ValueError as fault:
-            batch.append((unmarked(job, str(fault)), one.when, one.late))
-
-
-def _gather(course: Course, outcome: Outcome, counting: dict[tuple[str, str], HandedIn]) -> None:
-    """Collect the records of what was handed in, and who needs a person."""
-    for student, slug in sorted(counting):
-        record = read_record(record_path(course, student, slug))
-        if record is None:
-            outcome.needing.append((student, slug, "no record of its grading could be written"))
-            continue
-        outcome.records.append(record)
-        for line in [record.reason] if record.reason else record.attention:
-            outcome.needing.append((student, slug, line))
-    for refused in outcome.intake.refused:
-        who = refused.student or "nobody's"
-        outcome.needing.append((who, refused.slug or refused.origin, refused.reason))
-
-
-# --- the command line --------------------------------------------------------------------
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -290,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
         writer = stack.enter_context(Writer(course))
         if roster is not None:
             writer.enrol(roster)
-        shown = _Progress(sys.stderr.isatty())
+        shown = Progress(sys.stderr.isatty())
         outcome = autograde(
             course, writer, markers, intake, limits=limits, force=options.force, progress=shown
         )
@@ -304,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
 def _markers(options: argparse.Namespace) -> AbstractContextManager[Markers]:
     setting = Setting(options.isolation, options.require_sandbox)
     if options.scheduler:
-        from grader.cluster import Cluster
+        from grader.autograde.cluster import Cluster
 
         return Cluster(options.scheduler, setting)
     return Pool(options.jobs or cores(), setting)
@@ -332,7 +158,7 @@ def _write_intake(course: Course, intake: Intake, people: list[str]) -> None:
     write_whole(course.records / "intake.json", text.encode(errors="replace"))
 
 
-class _Progress:
+class Progress:
     """A bar with the time that is left, where somebody is looking."""
 
     def __init__(self, is_shown: bool) -> None:

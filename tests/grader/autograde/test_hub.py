@@ -19,11 +19,11 @@ import pytest
 import requests
 from nbgrader.apps.api import NbGraderAPI
 
+from grader.autograde.course import Course
 from grader.build.command import ROOT
 from grader.cli import main
-from grader.gradebook import Course
+from tests.grader.autograde.test_run import record
 from tests.grader.classroom import DAY1, make_course, solved, text_of
-from tests.grader.test_batch import record
 
 pytest.importorskip("jupyterhub", reason="needs the extra hub")
 

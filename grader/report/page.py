@@ -9,179 +9,16 @@ comes from the records that autograde keeps.
 
 from __future__ import annotations
 
-import argparse
-import csv
-import hashlib
 import html
-import io
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-from compaction.files import write_whole
+from grader.autograde.results import Mark
 from grader.checks import CHECKS
-from grader.exercises import SLUGS
-from grader.feedback import BadInput, printable
-from grader.gradebook import ROOT, Course, Record, records_of
-from grader.marking import Mark
-
-WORDS = {"passed": "passed", "wrong": "wrong answer", "raised": "exception", "stopped": "no answer"}
-"""What came of a check, as the page says it."""
-
+from grader.feedback import printable
+from grader.report.data import WORDS, Class, needing, outcomes, totals, traps, waiting
 
 # --- what the page is about --------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Score:
-    """What the gradebook says about one graded cell; ``by_hand`` when a person has graded it."""
-
-    score: float
-    max_score: float
-    waits: bool
-    by_hand: bool
-
-
-@dataclass
-class Class:
-    """Everything about a class: records, scores by (student, lab, cell), and who needs a person."""
-
-    records: list[Record]
-    scores: dict[tuple[str, str, str], Score]
-    refused: list[dict[str, str]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    people: list[str] = field(default_factory=list)
-
-    @property
-    def students(self) -> list[str]:
-        """Everybody who is in the roster, handed in, or has a score."""
-        known = {record.student for record in self.records} | set(self.people)
-        return sorted(known | {student for student, _, _ in self.scores}, key=str.casefold)
-
-    @property
-    def slugs(self) -> list[str]:
-        """The labs that somebody handed in, in the course's order."""
-        there = {record.slug for record in self.records}
-        return [slug for slug in SLUGS.values() if slug in there]
-
-
-def read_class(course: Course) -> Class:
-    """Read a class's records and scores.
-
-    Raises BadInput when nothing has been graded yet.
-    """
-    records = list(records_of(course))
-    told: dict[str, Any] = {}
-    path = course.records / "intake.json"
-    if path.is_file():
-        told = json.loads(path.read_bytes())
-    if not records and not told.get("refused"):
-        raise BadInput(f"{course.records}: nothing graded yet; run python -m grader autograde")
-    return Class(
-        records,
-        _scores(course),
-        told.get("refused", []),
-        told.get("notes", []),
-        told.get("people", []),
-    )
-
-
-def _scores(course: Course) -> dict[tuple[str, str, str], Score]:
-    from nbgrader.api import (
-        Assignment,
-        Grade,
-        Gradebook,
-        GradeCell,
-        SubmittedAssignment,
-        SubmittedNotebook,
-    )
-
-    with Gradebook(course.db_url, course.course_id) as book:
-        rows = (
-            book.db.query(
-                SubmittedAssignment.student_id,
-                Assignment.name,
-                GradeCell.name,
-                Grade.score,
-                GradeCell.max_score,
-                Grade.needs_manual_grade,
-                Grade.manual_score,
-            )
-            .select_from(Grade)
-            .join(GradeCell, GradeCell.id == Grade.cell_id)
-            .join(SubmittedNotebook, SubmittedNotebook.id == Grade.notebook_id)
-            .join(SubmittedAssignment, SubmittedAssignment.id == SubmittedNotebook.assignment_id)
-            .join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
-        )
-        return {
-            (student, slug, name): Score(
-                score or 0.0, most or 0.0, bool(waits), by_hand is not None
-            )
-            for student, slug, name, score, most, waits, by_hand in rows
-        }
-
-
-def without_names(known: Class) -> Class:
-    """Return the same class with numbers for names, in an order that says nothing.
-
-    Notes and the names of files are left out: people's names stand in them.
-    """
-    mixed = sorted(known.students, key=lambda name: hashlib.sha256(name.encode()).digest())
-    width = len(str(len(mixed)))
-    names = {student: f"learner {n:0{width}}" for n, student in enumerate(mixed, 1)}
-
-    def renamed(record: Record) -> Record:
-        return Record(**{**vars(record), "student": names[record.student]})
-
-    return Class(
-        [renamed(record) for record in known.records],
-        {(names[who], slug, cell): s for (who, slug, cell), s in known.scores.items()},
-        [
-            {**one, "student": names.get(one["student"], "somebody"), "origin": "a file"}
-            for one in known.refused
-        ],
-        [],
-        [names[student] for student in known.people],
-    )
-
-
-def needing(known: Class) -> Iterator[tuple[str, str, str]]:
-    """Yield what needs a person: who, what, why."""
-    for record in known.records:
-        for line in [record.reason] if record.reason else record.attention:
-            yield record.student, record.slug, line
-    for one in known.refused:
-        yield one["student"] or "nobody's", one["slug"] or one["origin"], one["reason"]
-
-
-def waiting(known: Class) -> Counter[tuple[str, str]]:
-    """Return how many answers wait to be graded by hand, by lab and cell."""
-    return Counter((slug, cell) for (_, slug, cell), s in known.scores.items() if s.waits)
-
-
-def traps(known: Class) -> dict[tuple[str, str], list[str]]:
-    """Return whom each known trap caught: students by (check, why), the most frequent first."""
-    caught: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for record in known.records:
-        for mark in record.marks:
-            if mark.why:
-                caught[mark.id, mark.why].append(record.student)
-    return dict(sorted(caught.items(), key=lambda item: (-len(item[1]), item[0])))
-
-
-def outcomes(known: Class) -> dict[str, dict[str, list[tuple[str, Mark]]]]:
-    """Return who came to what, by check and kind, in the order of the course."""
-    found: dict[str, dict[str, list[tuple[str, Mark]]]] = {}
-    for check in CHECKS.values():
-        for record in known.records:
-            for mark in record.marks:
-                if mark.id == check.id:
-                    kinds = found.setdefault(check.id, defaultdict(list))
-                    kinds[mark.kind].append((record.student, mark))
-    return found
 
 
 # --- the page ----------------------------------------------------------------------------
@@ -228,9 +65,9 @@ def page(known: Class) -> str:
     needs = list(needing(known))
     title = "Report about a class"
     counts = (
-        _said(len(known.students), "learner"),
-        _said(len(known.records), "submission"),
-        _said(len(known.slugs), "lab"),
+        said(len(known.students), "learner"),
+        said(len(known.records), "submission"),
+        said(len(known.slugs), "lab"),
     )
     places = {"labs": "Labs", "checks": "Checks", "traps": "Traps"}
     places |= {"person": "Needs a person", "scores": "Scores"}
@@ -261,7 +98,7 @@ def page(known: Class) -> str:
     )
 
 
-def _said(number: int, noun: str) -> str:
+def said(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -345,14 +182,14 @@ def _fails(known: Class) -> Iterator[str]:
         if not count:
             continue
         body = "".join(
-            f"<pre>{_e_lines(lines)}</pre><p>{_said(len(who), 'learner')}: {_names(who)}</p>"
+            f"<pre>{_e_lines(lines)}</pre><p>{said(len(who), 'learner')}: {_names(who)}</p>"
             for lines, who in sorted(groups.items(), key=lambda g: (-len(g[1]), g[0]))
         )
         sentence = (
             f" <span class='soft'>{_e(CHECKS[name].sentence)}</span>" if name in CHECKS else ""
         )
         yield (
-            f"<details><summary><code>{_e(name)}</code>: {_said(count, 'learner')} not yet."
+            f"<details><summary><code>{_e(name)}</code>: {said(count, 'learner')} not yet."
             f"{sentence}</summary>{body}</details>"
         )
 
@@ -375,7 +212,7 @@ def _traps(known: Class) -> str:
             str(len(who)),
             f"<code>{_e(name)}</code>",
             _e(why),
-            f"<details><summary>{_said(len(who), 'learner')}</summary>{_names(who)}</details>",
+            f"<details><summary>{said(len(who), 'learner')}</summary>{_names(who)}</details>",
         ]
         for (name, why), who in caught.items()
     ]
@@ -392,7 +229,7 @@ def _needs(known: Class, needs: Sequence[tuple[str, str, str]]) -> str:
     by_hand = waiting(known)
     if by_hand:
         items = "".join(
-            f"<li>{_said(count, 'answer')} to <code>{_e(cell)}</code> in {_e(slug)}</li>"
+            f"<li>{said(count, 'answer')} to <code>{_e(cell)}</code> in {_e(slug)}</li>"
             for (slug, cell), count in sorted(by_hand.items())
         )
         parts.append(f"<p>To grade by hand, in nbgrader's formgrader:</p><ul>{items}</ul>")
@@ -404,13 +241,13 @@ def _needs(known: Class, needs: Sequence[tuple[str, str, str]]) -> str:
 
 
 def _score_table(known: Class) -> str:
-    totals = _totals(known)
+    points_of = totals(known)
     reasons = {(r.student, r.slug): r for r in known.records}
     rows = []
     for student in known.students:
         cells, points = [], 0.0
         for slug in known.slugs:
-            total, record = totals.get((student, slug)), reasons.get((student, slug))
+            total, record = points_of.get((student, slug)), reasons.get((student, slug))
             text = "" if total is None else f"{total[0]:g} of {total[1]:g}"
             if record is not None and record.reason:
                 text = f"{text} (no mark)".strip()
@@ -423,83 +260,7 @@ def _score_table(known: Class) -> str:
     return told + _table(("Learner", "Points", *map(_e, known.slugs)), rows, 1)
 
 
-def _totals(known: Class) -> dict[tuple[str, str], tuple[float, float]]:
-    totals: dict[tuple[str, str], tuple[float, float]] = {}
-    for (student, slug, _), score in known.scores.items():
-        before = totals.get((student, slug), (0.0, 0.0))
-        totals[student, slug] = before[0] + score.score, before[1] + score.max_score
-    return totals
-
-
 # --- the table ---------------------------------------------------------------------------
-
-COLUMNS = ("learner", "lab", "cell", "outcome", "score", "max_score", "why", "line", "late")
-
-
-def table(known: Class) -> str:
-    """Return the same as CSV: a line a graded cell, and a line for what has no mark."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    marks = {(r.student, r.slug, m.id): (m, r) for r in known.records for m in r.marks}
-    for place, score in sorted(known.scores.items()):
-        mark, record = marks.get(place, (None, None))
-        outcome = WORDS[mark.kind] if mark else ("to grade by hand" if score.waits else "answer")
-        if score.by_hand:
-            outcome += ", graded by hand"
-        line, why = (mark.lines[0], mark.why) if mark else ("", "")
-        late = "late" if record is not None and record.late else ""
-        numbers = f"{score.score:g}", f"{score.max_score:g}"
-        writer.writerow(
-            [*map(_plain, (*place, outcome)), *numbers, _plain(why), _plain(line), late]
-        )
-    for who, what, why in needing(known):
-        cells = map(_plain, (who, what, "", "needs a person"))
-        writer.writerow([*cells, "", "", _plain(why), "", ""])
-    return out.getvalue()
-
-
-def _plain(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula.
-
-    >>> _plain("=HYPERLINK(0)")
-    "'=HYPERLINK(0)"
-    """
-    text = printable(text)
-    return f"'{text}" if text[:1] in tuple("=+-@") else text
 
 
 # --- the command line --------------------------------------------------------------------
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
-    parser.add_argument(
-        "--out",
-        metavar="FOLDER",
-        help="where report.html and report.csv go (default: beside the class's records)",
-    )
-    parser.add_argument("--anonymous", action="store_true", help="numbers instead of names")
-    parser.add_argument("--course", metavar="FOLDER", help="where nbgrader_config.py is")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Write the page and the table; say where they are."""
-    here = Path.cwd()
-    default = here if (here / "nbgrader_config.py").is_file() else ROOT
-    course = Course(Path(options.course) if options.course else default)
-    known = read_class(course)
-    if options.anonymous:
-        known = without_names(known)
-    folder = Path(options.out) if options.out else course.classroom / "report"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in (("report.html", page(known)), ("report.csv", table(known))):
-            write_whole(folder / name, text.encode(errors="replace"))
-    except OSError as error:
-        raise BadInput(f"{folder}: cannot write there: {error.strerror}") from None
-    count = len(list(needing(known)))
-    print(f"{folder / 'report.html'} and report.csv: {_said(len(known.records), 'submission')}")
-    if count:
-        print(f"{count} of them need a person" if count > 1 else "1 of them needs a person")
-    return 0

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from grader.autograde.results import Job, Marked, unmarked, version_of_course
+from grader.autograde.workers import Setting, mark_safely
 from grader.feedback import BadInput
-from grader.marking import Job, Marked
-from grader.pool import Setting, mark_safely, unmarked
 
 AHEAD = 3
 """So many submissions wait at each thread of a worker."""
@@ -28,7 +28,6 @@ def mark_here(job: Job, setting: Setting, version: str) -> Marked:
     Raises BadInput when there is no sandbox and one is required, or when this machine has
     another version of the course.
     """
-    from grader.batch import version_of_course
     from grader.sandbox import Sandbox
 
     if version_of_course(job.seed) != version:
@@ -79,8 +78,6 @@ class Cluster:
         """
         from distributed import as_completed
         from distributed.scheduler import KilledWorker
-
-        from grader.batch import version_of_course
 
         try:
             self._client.wait_for_workers(1, timeout=WORKERS_S)

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from grader.autograde.results import Job, Marked, unmarked
 from grader.feedback import BadInput
-from grader.marking import Job, Marked, digest_of
 
 ATTEMPTS = 2
 JOBS_A_PROCESS = 400
@@ -35,15 +35,10 @@ class Setting:
     require: bool = False
 
 
-def unmarked(job: Job, reason: str) -> Marked:
-    """Return a submission without a mark."""
-    return Marked(job.student, job.slug, digest_of(job.data), reason=reason)
-
-
 def mark_safely(job: Job, sandbox: Any) -> Marked:
     """Mark a submission; a fault of the grader's own becomes a reason, too."""
+    from grader.autograde.grade_one import mark
     from grader.checks import describe_error
-    from grader.marking import mark
 
     try:
         return mark(job, sandbox)
