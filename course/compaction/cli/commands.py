@@ -166,7 +166,7 @@ _COMMANDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "agent": (
         "work with a small coding agent that compacts itself",
-        "compaction.agent",
+        "compaction.agent.main",
         ("agent", "agent --help"),
     ),
     "gateway": (
