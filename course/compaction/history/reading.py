@@ -270,13 +270,14 @@ def _conversation(value: Any, place: str, lines: list[int] | None = None) -> Con
         raise HistoryError(f"{place}: {reason}")
     form = form_of(traits)
     if form is None:
-        return _chat(value if data is value else data, place, lines)
+        return _chat(data, place, lines)
     messages = form.read(data)
     if not messages:
         raise HistoryError(f"{place}: this is {form.NAME}'s form, but no message is in it")
     for number, message in enumerate(messages, 1):
         checked(message, f"{place}, message {number} of {len(messages)}")
-    schemas = getattr(form, "tools", list)(*([data] if hasattr(form, "tools") else []))
+    tools_of = getattr(form, "tools", None)
+    schemas = tools_of(data) if tools_of else []
     fields = {"messages": messages, "tools": schemas} if schemas else None
     return Conversation(messages, fields, form.NAME)
 
