@@ -23,14 +23,14 @@ from typing import Any
 
 from compaction import session
 from compaction.agent import Agent, Listener
+from compaction.agent.connection import connect
+from compaction.agent.functions import Parts
+from compaction.agent.tools import Toolbox
 from compaction.calibration import TokenMeter
-from compaction.connection import connect
 from compaction.gateway import summarize_with
 from compaction.messages import problems
-from compaction.parts import Parts
 from compaction.probes import verify
 from compaction.summary import compact
-from compaction.tools import Toolbox
 
 CONTEXT_TOKENS = 8192  # what SmolLM2 was trained for
 

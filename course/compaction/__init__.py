@@ -11,6 +11,6 @@ __version__ = "1.0.0"
 
 def load_ipython_extension(ipython: object) -> None:
     """Answer ``%load_ext compaction``: add ``%budget``, ``%compact`` and ``%%agent``."""
-    from compaction.notebook import register
+    from compaction.agent.notebook import register
 
     register(ipython)

@@ -22,6 +22,7 @@ LIGHT_MODULES = (
     "compaction.session",
     "compaction.history",
     "compaction.measurements",
+    "compaction.files",
     "compaction.cli",
 )
 

@@ -1,0 +1,161 @@
+"""What a session is built from: the library's functions, or a learner's own in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compaction.budget import Counter, Row, budget_table
+from compaction.calibration import Fit, Sample, fit, meter
+from compaction.engine import Decision, Lines, Room, make_room, next_step
+from compaction.grouping import Group, group_messages
+from compaction.history import HistoryError
+from compaction.messages import Message, image_count, transcript
+from compaction.probes import ProbeReport, verify
+from compaction.summary import Compaction, compact
+from compaction.tokens import DEFAULT, IMAGE_TOKENS, Coefficients, count_chars, estimate
+
+USED = (
+    *("estimate", "fit", "should_compact", "budget_table"),
+    *("group_messages", "compact", "verify", "next_step", "make_room"),
+)
+"""The functions of the labs that an agent runs on, by name."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The functions that a session runs on; without a ``should_compact`` it is ``next_step``."""
+
+    counter: Counter = meter
+    should_compact: Callable[..., bool] | None = None
+    next_step: Callable[..., Decision] = next_step
+    make_room: Callable[..., Room] = make_room
+    budget_table: Callable[..., list[Row]] = budget_table
+    group_messages: Callable[..., list[Group]] = group_messages
+    compact: Callable[..., Compaction] = compact
+    verify: Callable[..., ProbeReport] = verify
+
+
+def parts_of(own: Mapping[str, Callable[..., Any]]) -> Parts:
+    """Return the parts of a session in which a learner's functions take the library's place.
+
+    >>> parts_of({"verify": lambda probes, messages, ask=None: None}).compact is compact
+    True
+    """
+    counter: Counter = meter
+    if "estimate" in own or "fit" in own:
+        counter = OwnMeter(own.get("estimate", estimate), own.get("fit", fit))
+    return Parts(
+        counter=counter,
+        should_compact=own.get("should_compact"),
+        next_step=own.get("next_step", next_step),
+        make_room=own.get("make_room", make_room),
+        budget_table=own.get("budget_table", budget_table),
+        group_messages=own.get("group_messages", group_messages),
+        compact=own.get("compact", compact),
+        verify=own.get("verify", verify),
+    )
+
+
+class OwnMeter:
+    """A counter on a learner's ``estimate`` and ``fit``: the whole text, estimated.
+
+    >>> counter = OwnMeter(estimate, fit)
+    >>> counter.count([{"role": "user", "content": "hello"}])
+    3
+    """
+
+    def __init__(self, own_estimate: Callable[..., int], own_fit: Callable[..., Fit] = fit) -> None:
+        self.coefficients = DEFAULT
+        self.samples: list[Sample] = []
+        self._estimate = own_estimate
+        self._fit = own_fit
+
+    def count(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> int:
+        """Return the estimate of the transcript, images included."""
+        text = transcript(messages, tools)
+        tokens = self._estimate(text, self.coefficients)
+        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
+            raise TypeError(f"your estimate returned {tokens!r}, not a number of tokens")
+        return tokens + IMAGE_TOKENS * image_count(messages)
+
+    def observe(
+        self,
+        messages: Sequence[Message],
+        usage: Any,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Keep the usage of a request as one sample."""
+        tokens = usage if isinstance(usage, int) else getattr(usage, "prompt_tokens", None)
+        if isinstance(tokens, int) and tokens > 0:
+            chars = count_chars(transcript(messages, tools))
+            text_tokens = max(1, tokens - IMAGE_TOKENS * image_count(messages))
+            self.samples.append(Sample(chars.cjk, chars.other, text_tokens))
+
+    def calibrate(self) -> Fit:
+        """Fit the table to the samples so far by the learner's ``fit``."""
+        found = self._fit(self.samples, self.coefficients)
+        if not isinstance(getattr(found, "coefficients", None), Coefficients):
+            raise TypeError(f"your fit returned {type(found).__name__}, not a Fit")
+        self.coefficients = found.coefficients
+        return found
+
+
+@dataclass(frozen=True)
+class OwnLines(Lines):
+    """Lines that are watched by a learner's ``next_step`` and ``should_compact``.
+
+    ``history`` returns the messages that the estimate is about.
+    """
+
+    parts: Parts = Parts()
+    history: Callable[[], list[Message]] = list
+
+    def decide(self, estimate: float) -> Decision:
+        """Return what to do with a request of ``estimate`` tokens."""
+        decision = self.parts.next_step(
+            estimate, self.window, self.threshold, self.emergency, self.auto_compact
+        )
+        own = self.parts.should_compact
+        if own is None or decision == Decision.COMPACT_EMERGENCY or not self.auto_compact:
+            return decision
+        due = own(self.history(), self.window, self.threshold, meter=_Told(int(estimate)))
+        return Decision.COMPACT_THRESHOLD if due else Decision.SEND
+
+
+class _Told:
+    """A counter that knows the answer: the engine has counted, and one number is enough."""
+
+    def __init__(self, tokens: int) -> None:
+        self._tokens = tokens
+
+    def count(self, messages: object, tools: object = None) -> int:
+        return self._tokens
+
+
+def own_functions(folder: str) -> tuple[dict[str, Callable[..., Any]], list[str]]:
+    """Return a learner's functions that an agent runs on, and lines about what is missing.
+
+    Reads the notebooks in ``folder`` through ``grader.notebooks.lab`` and executes them. Raises
+    HistoryError when there is no grader or no notebook.
+    """
+    try:
+        from grader.feedback import BadInput
+        from grader.notebooks.lab import functions_of
+    except ImportError as error:
+        raise HistoryError("--functions needs the course's grader, which is not here") from error
+    try:
+        own = functions_of(folder)
+    except BadInput as error:
+        raise HistoryError(str(error)) from error
+    used = {name: own.functions[name] for name in USED if name in own.functions}
+    lines = [f"yours: {', '.join(used) or 'none'}"]
+    lines += [
+        f"from the library: {name} ({own.missing.get(name, 'not found')})"
+        for name in USED
+        if name not in used
+    ]
+    return used, lines
