@@ -4,7 +4,8 @@
 
 PIECES holds one JSON object a line: ``kind``, ``source``, ``text``, and ``counts`` (tokenizer ->
 tokens). One weight a feature is fitted to all tokenizers at once, by least squares of the
-relative error, none below zero; one that the pieces are too few for is given. Its spread is how far each tokenizer's own weight lies from it.
+relative error, none below zero; one that the pieces are too few for is given. A weight's spread
+is how far each tokenizer's own lies from it.
 The report says how well the weights do on what they were not learned from: each tokenizer, each
 kind and each source in turn is left out. Without ``--out`` nothing is written.
 """
@@ -98,9 +99,7 @@ def factors_of(features: Any, tokens: Any, weights: Any) -> Any:
 
 def spreads(pieces: Pieces, weights: Any) -> Any:
     """Return how far the tokenizers' own weights lie from the common ones, as fractions."""
-    factors = np.array(
-        [factors_of(pieces.features, column, weights) for column in pieces.tokens.T]
-    )
+    factors = np.array([factors_of(pieces.features, column, weights) for column in pieces.tokens.T])
     return np.clip(np.sqrt(((factors - 1) ** 2).mean(axis=0)), LEAST_SPREAD, MOST_SPREAD)
 
 
