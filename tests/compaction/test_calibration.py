@@ -435,7 +435,7 @@ def test_schemas_changed_in_place_are_seen():
 
 
 def test_count_is_never_negative():
-    meter, history = observed(tokens=40, tools=TOOLS * 8)
+    meter, history = observed(tokens=80, tools=TOOLS * 8)
     assert meter.count(history) == 0
     assert meter.count(history[:1]) >= 0
     assert meter.count([]) == 0
