@@ -5,27 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 
+from grader.checks.check import Function
+from grader.checks.failure import CheckFailure
+from grader.checks.show import difference
 from grader.checks.values import Misfit, Shape, read, same, wanted
-from grader.feedback import CheckFailure, difference
-
-Function = Callable[..., Any]
-
-
-@dataclass(frozen=True)
-class Check:
-    """One check: its id, its day, the function it is about and a sentence for the learner.
-
-    ``run(function, rng)`` returns the pass line, or raises CheckFailure.
-    """
-
-    id: str
-    day: int
-    function: str
-    sentence: str
-    run: Callable[[Function, Random], str]
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,21 @@
 """What a learner is told: the lines of a failure, values on one line, the card, the score."""
 
-import pickle
 from typing import Any
 
 import nbformat
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.utils import determine_grade
 
 import grader
 from compaction.calibration import fit
-from compaction.session import load
-from compaction.tokens import Coefficients, estimate
-from grader import feedback
-from grader.checks import CHECKS, CORE, run_check, same
-from grader.feedback import CheckFailure, card_html, difference, quote, score_lines, show
-from grader.traps import day1
+from compaction.tokens import estimate
+from grader.checks import CHECKS, run_check
+from grader.checks.failure import CheckFailure
+from grader.learner import in_notebook
+from grader.learner.in_notebook import card_html, score_lines
+from grader.starters import day1
 
 FOUR_LINES = [
     '✗ estimate("你好 world")',
@@ -26,89 +23,6 @@ FOUR_LINES = [
     "  got:      2",
     "  why:      one rule for all text: a CJK character costs about a whole token, not a quarter",
 ]
-
-
-# --- a failure --------------------------------------------------------------------------
-
-
-def test_a_failure_has_four_lines_or_three() -> None:
-    failure = run_check(CHECKS["estimate-cjk"], day1.estimate).failure
-    assert failure is not None
-    assert failure.lines == FOUR_LINES
-    assert failure._render_traceback_() == FOUR_LINES
-    assert str(failure) == "\n".join(FOUR_LINES)
-    assert CheckFailure("f()", "1", "2").lines == ["✗ f()", "  expected: 1", "  got:      2"]
-
-
-def test_a_failure_travels_between_processes() -> None:
-    failure = CheckFailure("f()", "1", "2", "because")
-    assert pickle.loads(pickle.dumps(failure)).lines == failure.lines
-
-
-def test_each_part_is_one_line_that_steers_no_terminal() -> None:
-    failure = CheckFailure("f()", "1\n2", "\x1b[2Jgone\r\n\u202eback", "a\n\nb")
-    assert len(failure.lines) == 4
-    assert all(line.isprintable() for line in failure.lines)
-    assert r"\x1b[2Jgone" in failure.got and r"\u202eback" in failure.got
-
-
-# --- values -----------------------------------------------------------------------------
-
-
-def test_values_on_one_line() -> None:
-    messages = load("long").messages
-    assert show(messages) == "14 messages" and show(messages[:1]) == "1 message"
-    assert show(None) == "None" and show(True) == "True" and show(86) == "86"
-    assert show([]) == "[]" and show(()) == "()" and show({}) == "{}"
-    assert show({"a": 1.0}) == '{"a": 1}'
-    assert show(Coefficients()) == "Coefficients(cjk=1, other=0.25)"
-    assert show(10**5000) == "a whole number of 16610 bits"
-    assert show(list(range(500))).endswith("more]") and len(show(list(range(500)))) < 120
-
-
-def test_quotes() -> None:
-    assert quote("it's") == '"it\'s"'
-    assert quote('say "hi"') == "'say \"hi\"'"
-    assert quote("a\nb\x1b\ud800好") == '"a\\nb\\x1b\\ud800好"'
-    assert quote("x" * 1000).endswith("(1000 characters)") and len(quote("x" * 1000)) < 130
-
-
-def test_difference_shows_the_first_place() -> None:
-    long = load("long").messages
-    other = [dict(message) for message in long]
-    other[9] = {**other[9], "content": other[9]["content"].replace("guard", "watch")}
-    assert difference(long, long[:7]) == ("14 messages", "7 messages")
-    expected, got = difference(long, other)
-    place = next(i for i, pair in enumerate(zip(long, other, strict=True)) if pair[0] != pair[1])
-    assert expected.startswith(f"[{place}]") and "guard" in expected and "watch" not in expected
-    assert got.startswith(f"[{place}]") and "watch" in got and "guard" not in got
-
-
-def test_difference_in_a_long_text_shows_its_surroundings() -> None:
-    expected, got = difference("a" * 500 + "right" + "b" * 500, "a" * 500 + "wrong" + "b" * 500)
-    assert expected == '"…' + "a" * 20 + "right" + "b" * 35 + '…"'
-    assert got == '"…' + "a" * 20 + "wrong" + "b" * 35 + '…"'
-
-
-def test_numbers_that_differ_far_behind_the_point() -> None:
-    assert difference(0.12345678, 0.12345679) == ("0.12345678", "0.12345679")
-
-
-plain_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=4), inner),
-    max_leaves=20,
-)
-
-
-@given(plain_values, plain_values)
-def test_values_that_differ_never_look_the_same(first: Any, second: Any) -> None:
-    if same(first, second):
-        return
-    expected, got = difference(first, second)
-    assert expected != got
-    assert max(len(expected), len(got)) < 500
-    assert expected.isprintable() and got.isprintable()
 
 
 # --- card and score ---------------------------------------------------------------------
@@ -151,7 +65,7 @@ def test_score_names_passed_failed_and_not_run() -> None:
 def test_outside_of_jupyter_there_is_a_line_and_no_card(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feedback, "_results", {})
+    monkeypatch.setattr(in_notebook, "_results", {})
     assert grader.check("estimate-latin", estimate) is None
     assert capsys.readouterr().out == "✓ Latin text of 341 characters: about 86 tokens\n"
     with pytest.raises(CheckFailure) as caught:
@@ -167,11 +81,11 @@ def test_outside_of_jupyter_there_is_a_line_and_no_card(
 
 
 def test_a_check_that_passes_later_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feedback, "_results", {})
+    monkeypatch.setattr(in_notebook, "_results", {})
     with pytest.raises(CheckFailure):
         grader.check("estimate-cjk", day1.estimate)
     grader.check("estimate-cjk", estimate)
-    assert score_lines(feedback._results)[0] == "1 of 2 checks passed"
+    assert score_lines(in_notebook._results)[0] == "1 of 2 checks passed"
 
 
 def test_an_unknown_check_is_named() -> None:
@@ -182,7 +96,7 @@ def test_an_unknown_check_is_named() -> None:
 # --- in a kernel ------------------------------------------------------------------------
 
 CELLS = [
-    "from grader import check, score\nfrom grader.traps.day1 import estimate",
+    "from grader import check, score\nfrom grader.starters.day1 import estimate",
     'check("estimate-latin", estimate)',
     'check("estimate-cjk", estimate)',
     "def estimate(text, coefficients=None):\n    return len(text) / 0",
@@ -235,7 +149,7 @@ def test_an_exception_of_the_learner_keeps_its_traceback(outputs: list[Any]) -> 
     shown = "\n".join(error.traceback)
     assert "return" in shown and "estimate" in shown
     # The way through the grader is left out.
-    assert "judge.py" not in shown and "run_check" not in shown
+    assert "trial.py" not in shown and "run_check" not in shown
     assert cards(outputs[4])[0]["text/plain"].startswith("Not yet: estimate-cjk.")
 
 
@@ -248,14 +162,3 @@ def test_nbgrader_gives_a_point_a_pass_and_none_a_failure(outputs: list[Any]) ->
         cell = new_code_cell('check("estimate-cjk", estimate)', outputs=cell_outputs)
         cell.metadata["nbgrader"] = {"grade": True, "solution": False, "points": 1}
         assert determine_grade(cell) == (points, 1.0)
-
-
-def test_every_failure_of_a_starter_fits_on_its_lines() -> None:
-    from grader.exercises import EXERCISES
-
-    starters = {exercise.function: exercise.starter() for exercise in EXERCISES}
-    for check in CORE:
-        failure = run_check(check, starters[check.function]).failure
-        if failure is not None:
-            assert len(failure.lines) == 4
-            assert max(map(len, failure.lines)) <= 180

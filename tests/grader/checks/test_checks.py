@@ -29,9 +29,9 @@ from compaction.summary import Compaction, compact
 from compaction.tokens import DEFAULT, Coefficients, count_chars, estimate
 from grader.checks import CHECKS, CORE, DEFAULT_SEED, plain, run_check, same, seed_in_force
 from grader.checks.values import Misfit, read, wanted
+from grader.errors import BadInput
 from grader.exercises import EXERCISES
-from grader.feedback import BadInput
-from grader.traps import day1, day2, day4, day5, day6
+from grader.starters import day1, day2, day4, day5, day6
 
 Function = Callable[..., Any]
 
