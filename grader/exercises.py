@@ -1,7 +1,7 @@
 """What the learner writes: which functions, on which day, and what the lab imports for them.
 
 The solution of an exercise is the library's function, its starter the function of the same name
-in ``grader.traps``. Both are copied into notebooks as source, so both must do with the imports
+in ``grader.starters``. Both are copied into notebooks as source, so both must do with the imports
 listed here.
 """
 
@@ -24,6 +24,10 @@ SLUGS = {
     8: "day8_ship",
 }
 """The name of each day's lesson and lab."""
+
+LESSONS_FOLDER = "lessons"
+START_HERE = "start_here.ipynb"
+"""In a learner's folder: what is read there, beside the labs."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Exercise:
 
     def starter(self) -> Callable[..., Any]:
         """Return the starter function."""
-        module = importlib.import_module(f"grader.traps.day{self.day}")
+        module = importlib.import_module(f"grader.starters.day{self.day}")
         found: Callable[..., Any] = getattr(module, self.function)
         return found
 
@@ -156,7 +160,7 @@ def exercises_of(day: int) -> list[Exercise]:
 def source_of(function: Callable[..., Any]) -> str:
     """Return a function's source, as it goes into a notebook's cell.
 
-    >>> from grader.traps.day1 import estimate
+    >>> from grader.starters.day1 import estimate
     >>> source_of(estimate).splitlines()[0]
     'def estimate(text: str, coefficients: Coefficients = DEFAULT) -> int:'
     """

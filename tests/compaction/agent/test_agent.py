@@ -1071,7 +1071,7 @@ def test_a_fault_in_own_functions_is_one_line(start: Start) -> None:
 def test_the_functions_of_a_folder(
     tmp_path: Path, repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("grader.workbook", reason="the grader is not here")
+    pytest.importorskip("grader.notebooks.lab", reason="the grader is not here")
     heard = Heard()
     agent = open_agent(options("--functions", str(repository / "solutions"), "--yes"), heard)
     try:
@@ -1085,7 +1085,7 @@ def test_the_functions_of_a_folder(
 
 
 def test_without_the_grader_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "grader.workbook", None)
+    monkeypatch.setitem(sys.modules, "grader.notebooks.lab", None)
     with pytest.raises(HistoryError, match="--functions needs the course's grader"):
         open_agent(options("--functions", str(tmp_path)), Listener())
 
