@@ -59,8 +59,10 @@ def write_whole(path: str | Path, content: str | bytes, mode: int | None = None)
 
 def _replace(target: Path, data: bytes, old: os.stat_result | None, mode: int | None) -> None:
     temporary = target.with_name(f".{os.urandom(8).hex()}.tmp")
+    wanted = mode or (stat.S_IMODE(old.st_mode) if old else 0o666)
     try:
-        with open(temporary, "xb") as file:
+        # Nobody may read it meanwhile who may not read it afterwards.
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, wanted)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -416,7 +416,7 @@ def _prompt_session(agent: Agent) -> PromptSession[str]:
     from prompt_toolkit.document import Document
     from prompt_toolkit.history import FileHistory
 
-    from compaction.agent.store import home, make_private
+    from compaction.agent.store import KEY, typed_lines_file
 
     paths = PathCompleter(expanduser=True)
 
@@ -433,10 +433,16 @@ def _prompt_session(agent: Agent) -> PromptSession[str]:
             elif name in ("/save", "/load"):
                 yield from paths.get_completions(Document(argument, len(argument)), event)
 
+    class TypedLines(FileHistory):
+        def store_string(self, string: str) -> None:
+            for secret in agent.connection.secrets:
+                string = string.replace(secret, KEY)
+            super().store_string(string)
+
     session: PromptSession[str] = PromptSession(
         PROMPT,
         completer=Commands(),
-        history=FileHistory(str(make_private(home()) / "typed")),
+        history=TypedLines(str(typed_lines_file())),
         bottom_toolbar=lambda: _toolbar(agent),
         reserve_space_for_menu=6,
     )
