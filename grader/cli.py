@@ -19,13 +19,22 @@ from grader.feedback import BadInput
 OK, FAILED, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
 COMMANDS = {
-    "autograde": ("grader.batch", "grade a class: many notebooks, each in a sandbox"),
-    "build": ("grader.build", "make labs and lessons again from their sources"),
-    "check": ("grader.check_notebook", "run the checks of one lab's notebook"),
-    "release": ("grader.release", "pack the course into a zip archive for people without git"),
-    "report": ("grader.report", "write a page about a class: scores, traps, who needs a person"),
-    "selftest": ("grader.selftest", "run the fifteen checks on solutions, starters or your code"),
-    "workbook": ("grader.working_copy", "lay your own copy of the labs where it is missing"),
+    "autograde": ("grader.autograde.command", "grade a class: many notebooks, each in a sandbox"),
+    "build": ("grader.build.command", "make labs and lessons again from their sources"),
+    "check": ("grader.learner.check_notebook", "run the checks of one lab's notebook"),
+    "release": (
+        "grader.build.release",
+        "pack the course into a zip archive for people without git",
+    ),
+    "report": ("grader.report.command", "a page about a class: scores, traps, who needs a person"),
+    "selftest": (
+        "grader.learner.selftest",
+        "run the fifteen checks on solutions, starters or your code",
+    ),
+    "workbook": (
+        "grader.learner.working_copy",
+        "lay your own copy of the labs where it is missing",
+    ),
 }
 """Each command: the module that does it, and what it does."""
 

@@ -11,7 +11,7 @@ if str(ROOT) not in sys.path:  # nbgrader may have been started anywhere, and gr
 from nbgrader.converters import GenerateAssignment  # noqa: E402
 from nbgrader.preprocessors import ClearSolutions  # noqa: E402
 
-from grader.starters import PlaceStarters  # noqa: E402
+from grader.build.place_starters import PlaceStarters  # noqa: E402
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
 

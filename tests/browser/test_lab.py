@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from grader.working_copy import lay_workbook
+from grader.learner.working_copy import lay_workbook
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 

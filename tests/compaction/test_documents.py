@@ -810,8 +810,8 @@ def test_an_exact_tokenizer_counts_as_well():
     def count(text: str) -> int:
         return len(tokenizer.encode_ordinary(text))
 
-    text = (ROOT / "course" / "compaction" / "summary.py").read_text(encoding="utf-8")
-    units = segment(text, "python", name="summary.py")
+    text = (ROOT / "course" / "compaction" / "calibration.py").read_text(encoding="utf-8")
+    units = segment(text, "python", name="calibration.py")
     for budget in (200, 1000, 3000):
         done = compress(units, budget, count)
         assert count(done.text) == done.tokens <= budget

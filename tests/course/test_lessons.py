@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from grader.build.lessons import execute_lessons, lessons
 from grader.exercises import SLUGS
-from grader.lessons import execute_lessons, lessons
 
 ROOT = Path(__file__).parents[2]
 COURSE = ROOT / "course"

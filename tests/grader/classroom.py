@@ -10,7 +10,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from grader.build import ROOT
+from grader.build.command import ROOT
 
 DAY1, DAY2 = "day1_estimate", "day2_calibrate"
 STARTER_WHY = "one rule for all text: a CJK character costs about a whole token, not a quarter"

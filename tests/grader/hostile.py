@@ -1313,7 +1313,7 @@ def _the_pipe() -> list[Submission]:
             "an object on the pipe that nobody asked for",
             """
             import sys
-            wire = sys.modules["grader.wire"]
+            wire = sys.modules["grader.sandbox.inside.protocol"]
             def encode(value, export=None):
                 return {"is": "Popen", "of": ["touch @SECRET@"]}
             wire.encode = encode
@@ -1325,7 +1325,7 @@ def _the_pipe() -> list[Submission]:
             "keys that collide",
             """
             import sys
-            wire = sys.modules["grader.wire"]
+            wire = sys.modules["grader.sandbox.inside.protocol"]
             def encode(value, export=None):
                 return {"dict": [[{"tuple": [number, 0]}, 0] for number in range(20_000)]}
             wire.encode = encode
@@ -1337,7 +1337,7 @@ def _the_pipe() -> list[Submission]:
             "everything true on the pipe",
             """
             import sys
-            pipe = sys.modules["grader.wire"]
+            pipe = sys.modules["grader.sandbox.inside.protocol"]
             pipe._write_json = lambda message: '{"answer": true, "value": true, "passed": true}'
             def estimate(text, coefficients=None): return 0
             """,

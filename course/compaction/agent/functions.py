@@ -139,12 +139,12 @@ class _Told:
 def own_functions(folder: str) -> tuple[dict[str, Callable[..., Any]], list[str]]:
     """Return a learner's functions that an agent runs on, and lines about what is missing.
 
-    Reads the notebooks in ``folder`` through ``grader.workbook`` and executes them. Raises
+    Reads the notebooks in ``folder`` through ``grader.notebooks.lab`` and executes them. Raises
     HistoryError when there is no grader or no notebook.
     """
     try:
         from grader.feedback import BadInput
-        from grader.workbook import functions_of
+        from grader.notebooks.lab import functions_of
     except ImportError as error:
         raise HistoryError("--functions needs the course's grader, which is not here") from error
     try:

@@ -1,0 +1,77 @@
+"""A unit: a piece of a source that stays whole, and what binds it to its words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from compaction.probes import fold
+
+BINDING_KINDS = ("instructions", "pinned", "unfinished", "constraint", "decision")
+"""Verbatim kinds that are never paraphrased: kept word for word, or named as dropped."""
+
+TURN_KINDS = ("turn", "tool round")
+"""Kinds of a conversation's own pieces; the last ones are verbatim, as recent turns."""
+
+_LABEL_CHARACTERS = 60
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of a source that stays whole; ``verbatim`` forbids to paraphrase it.
+
+    ``kind`` is one of BINDING_KINDS or TURN_KINDS, or "section", "function", "class", "code",
+    "comment", "text", "summary", or a word of your own.
+
+    >>> Unit("Never push to main.\\nThe rest waits.", "constraint", True).label
+    'constraint: Never push to main.'
+    """
+
+    text: str
+    kind: str
+    verbatim: bool = False
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """Return what a person calls the unit: its name, else its kind and first words."""
+        return self.name or f"{self.kind}: {first_words(self.text)}"
+
+
+def first_words(text: str) -> str:
+    line = next((fold(line) for line in text.splitlines() if line.strip()), "(empty)")
+    return line if len(line) <= _LABEL_CHARACTERS else line[: _LABEL_CHARACTERS - 3] + "..."
+
+
+# What a user says is short and meant: the broad net errs on the side of keeping a sentence.
+RULE = re.compile(
+    r"\bmust\b|\bnever\b|\balways\b"
+    r"|(?:^|[.!?;:,]\s+|\bplease\s+|\band\s+|\bbut\s+)(?:do not|don't)\b"
+    r"|\bonly use\b|\buse only\b|\brequirements?\b|\bconstraints?\b|\bforbidden\b|\bnot allowed\b"
+    r"|\bno (?:more|less|fewer|later|earlier) than\b|\bat (?:most|least) \d"
+    r"|\bwithout (?:changing|touching|breaking)\b"
+    r"|必须|不要|不得|不许|禁止|务必|只能|至少|至多|最多",
+    re.IGNORECASE | re.MULTILINE,
+)
+DECISION = re.compile(
+    r"\bdecisions?\s*[:：]|\b(?:we|i)(?: have|'ve)? decided\b|\bdecided (?:to|on|against)\b"
+    r"|\bagreed\b|\bapproved\b|\baccepted\s*[:：]|\bgo(?:ing)? with\b"
+    r"|\blet's (?:use|keep|go|drop)\b|决定|同意|就用",
+    re.IGNORECASE,
+)
+# A document says "must" in passing; there only what is marked as a rule counts as one.
+MARKED_RULE = re.compile(
+    r"\b(?:MUST|SHALL|NEVER|REQUIRED)\b|(?i:\b(?:constraints?|requirements?|rules?)\s*[:：])"
+    r"|(?i:\bmust (?:not|never)\b)|必须|禁止|不得"
+)
+MARKED_DECISION = re.compile(
+    r"\bdecisions?\s*[:：]|\bwe(?: have|'ve)? decided\b|\bstatus\s*[:：]\s*accepted\b|决定",
+    re.IGNORECASE,
+)
+RULE_TITLE = re.compile(
+    r"\b(?:constraints?|requirements?|rules?|decisions?)\b|约束|要求|规则|决定", re.IGNORECASE
+)
+
+
+def full_name(prefix: str, name: str) -> str:
+    return f"{prefix}: {name}" if prefix else name
