@@ -337,13 +337,14 @@ class Agent:
 
     def _request(self, messages: list[Message], tools: Any) -> Reply:
         """Ask the model, showing its words as they come; ask again where a fault may pass."""
+        client = self.connection.client  # loading it is no silence of the gateway
 
         def ask(heard: Callable[[], None]) -> Reply:
             def on_text(piece: str) -> None:
                 heard()
                 self.listener.text(piece)
 
-            model = reply_with(self.connection.client, self.connection.model, on_text=on_text)
+            model = reply_with(client, self.connection.model, on_text=on_text)
             try:
                 return read_reply(model(messages, tools), fresh_id=f"call_{len(messages)}")
             finally:

@@ -199,7 +199,8 @@ def _echo(is_on: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        with suppress(OSError, termios.error):  # the terminal may have been closed meanwhile
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 def _forget_typed_ahead() -> None:
