@@ -5,7 +5,7 @@ from typing import Any
 from grader.errors import BadInput as BadInput
 from grader.errors import printable as printable
 
-_MOVED = {"CheckFailure": "grader.checks.failure"}
+_MOVED = dict.fromkeys(("CheckFailure", "learners_part"), "grader.checks.failure")
 
 
 def __getattr__(name: str) -> Any:
