@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.checks import CHECKS, describe_error
-from grader.exercises import EXERCISES, SLUGS
+from grader.exercises import EXERCISES, LESSONS_FOLDER, SLUGS, START_HERE
 from grader.feedback import BadInput
 
 MAX_BYTES = 20_000_000
@@ -652,6 +652,8 @@ def notebook_files(folder: Path, depth: int = 2) -> Iterator[Path]:
         return
     for path in paths:
         if path.name.startswith("."):
+            continue
+        if path.name in (LESSONS_FOLDER, START_HERE):  # read, not handed in
             continue
         if path.suffix == ".ipynb" and path.is_file():
             yield path
