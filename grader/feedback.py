@@ -11,4 +11,7 @@ _MOVED = dict.fromkeys(("CheckFailure", "learners_part"), "grader.checks.failure
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
+    if name.startswith("__"):  # what the import system asks every module
+        raise AttributeError(name)
+
     return getattr(import_module(_MOVED.get(name, "grader.learner.in_notebook")), name)
