@@ -15,10 +15,10 @@ from compaction.compactor import compact_history
 from compaction.grouping import clear_results, group_messages
 from compaction.messages import Message, problems, text_of
 from compaction.probes import Probe, fold, truncate, verify
-from compaction.summary import SUMMARY_PREFIX, extract, is_summary, with_notice
+from compaction.summary import SUMMARY_PREFIX, extract, with_notice
 from compaction.summary.gather import gather
 from compaction.summary.records import Entry
-from compaction.summary.values import values_in, written_values
+from compaction.summary.values import written_values
 
 CUTS = (0.4, 0.6, 0.8)
 """Shares of the messages at which a conversation is cut."""
