@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from compaction.attachments import attachment_tokens
 from compaction.feature_model import FeatureModel, FeatureSample
 from compaction.features import Vector, count_features
-from compaction.messages import Message, image_count, text_of, tools_text
+from compaction.messages import Message, text_of, thoughts_of, tools_text
 from compaction.observing import GrowingHistory, prompt_tokens
 from compaction.tokens import DEFAULT, Coefficients
 
@@ -48,8 +49,10 @@ class Calibration:
 
 
 def vector_of(message: Mapping[str, Any]) -> Vector:
-    """Return the features of one message: its text's, then one message, then its images."""
-    return (*map(float, count_features(text_of(message))), 1.0, float(image_count([message])))
+    """Return the features of one message: of its text and thoughts, then 1, then attachments."""
+    text, thoughts = text_of(message), thoughts_of(message)
+    features = count_features(f"{thoughts}\n{text}" if thoughts else text)
+    return (*map(float, features), 1.0, float(attachment_tokens(message)))
 
 
 def vector_of_tools(tools: Sequence[Mapping[str, Any]] | None) -> Vector:
