@@ -3,7 +3,7 @@
 A cell that plots something costs more than all checks together, and a cell that hangs should
 not cost the function in another cell its points. So only what the function's code refers to is
 run, statement by statement, in the order of the notebook; where that is not enough (the program
-that runs the pieces sees a name missing), everything is run.
+that runs the groups sees a name missing), everything is run.
 
 This file is also copied into the sandbox. Nothing in it executes a learner's code.
 """
@@ -29,7 +29,7 @@ _MAGIC_VALUE = re.compile(r"^(?P<target>\s*[\w.,\[\] ]+=)\s*[%!]")
 
 
 @dataclass(frozen=True)
-class Piece:
+class Group:
     """Statements of one cell to run together; ``cell`` counts from 0."""
 
     cell: int
@@ -40,7 +40,7 @@ class Piece:
 class Plan:
     """What to run, which cells are no Python (cell and reason), and whether more could be run."""
 
-    pieces: tuple[Piece, ...]
+    groups: tuple[Group, ...]
     faults: tuple[tuple[int, str], ...]
     left_out: bool
 
@@ -49,7 +49,7 @@ def plan(cells: Sequence[Source], function: str, whole: bool = False) -> Plan:
     """Choose what to run of the cells so that ``function`` is there; all of it when ``whole``.
 
     >>> cells = [("a", "import math, os"), ("b", "def up(x): return math.ceil(x)"), ("c", "up(1)")]
-    >>> [ast.unparse(piece.body) for piece in plan(cells, "up").pieces]
+    >>> [ast.unparse(group.body) for group in plan(cells, "up").groups]
     ['import math', 'def up(x):\\n    return math.ceil(x)']
     """
     trees: dict[int, ast.Module] = {}
@@ -63,13 +63,13 @@ def plan(cells: Sequence[Source], function: str, whole: bool = False) -> Plan:
     if not whole:
         with suppress(RecursionError):  # lambdas in lambdas: then all of it
             chosen = _choose(trees, function)
-    pieces = tuple(
-        Piece(number, ast.Module(body=body, type_ignores=[]))
+    groups = tuple(
+        Group(number, ast.Module(body=body, type_ignores=[]))
         for number, body in sorted(chosen.items())
         if body
     )
-    runs = sum(len(piece.body.body) for piece in pieces)
-    return Plan(pieces, tuple(faults), runs < sum(len(tree.body) for tree in trees.values()))
+    runs = sum(len(group.body.body) for group in groups)
+    return Plan(groups, tuple(faults), runs < sum(len(tree.body) for tree in trees.values()))
 
 
 # --- reading a cell ---------------------------------------------------------------------

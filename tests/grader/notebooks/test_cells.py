@@ -13,7 +13,7 @@ from grader.notebooks.cells import NotPython, free_names, parse, plan
 def run_of(*cells: str, function: str = "f", whole: bool = False) -> list[str]:
     """Return what is run, cell by cell, as source."""
     named = [(str(number), textwrap.dedent(cell)) for number, cell in enumerate(cells)]
-    return [ast.unparse(piece.body) for piece in plan(named, function, whole).pieces]
+    return [ast.unparse(group.body) for group in plan(named, function, whole).groups]
 
 
 def test_the_functions_own_cell_is_run_whole() -> None:
@@ -54,7 +54,7 @@ def test_of_other_cells_only_what_is_referred_to() -> None:
 def test_what_makes_or_changes_a_table_is_run(others: str, expected: bool) -> None:
     run = run_of(others, "def f(): return T")
     last = ast.unparse(ast.parse(others).body[-1])
-    assert any(piece.endswith(last) for piece in run[:-1]) is expected
+    assert any(group.endswith(last) for group in run[:-1]) is expected
 
 
 def test_a_local_name_is_no_reference() -> None:
@@ -73,7 +73,7 @@ def test_all_is_run_when_that_is_asked() -> None:
 def test_a_cell_that_is_no_python_is_named_and_the_others_count() -> None:
     made = plan([("a", "def f(:"), ("b", "def f(): pass")], "f")
     assert made.faults == ((0, "SyntaxError: invalid syntax (line 1)"),)
-    assert [piece.cell for piece in made.pieces] == [1]
+    assert [group.cell for group in made.groups] == [1]
 
 
 def test_every_definition_of_the_name_is_run_in_order() -> None:
@@ -132,14 +132,14 @@ def test_what_cannot_be_read_says_why(source: str) -> None:
 def test_long_sums_are_no_deep_recursion() -> None:
     total = " + ".join(["x"] * 900)
     made = plan([("a", "x = 1\ny = 2"), ("b", f"def f(): return {total}")], "f")
-    assert ast.unparse(made.pieces[0].body) == "x = 1"
+    assert ast.unparse(made.groups[0].body) == "x = 1"
 
 
 def test_code_nested_too_deep_to_look_through_is_run_whole() -> None:
     nested = "lambda: " * 90 + "x"
     for _ in range(3):
         nested = f"({nested})(lambda: " + "lambda: " * 80 + "x)"
-    assert len(plan([("a", "x = 1"), ("b", f"def f(): return {nested}")], "f").pieces) == 2
+    assert len(plan([("a", "x = 1"), ("b", f"def f(): return {nested}")], "f").groups) == 2
 
 
 @pytest.mark.parametrize(
