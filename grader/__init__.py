@@ -18,10 +18,10 @@ def check(check_id: str, function: Callable[..., Any]) -> None:
     >>> check("estimate-latin", estimate)
     ✓ Latin text of 341 characters: about 86 tokens
 
-    Raises grader.feedback.CheckFailure when the function gives a wrong answer, the function's
+    Raises grader.checks.failure.CheckFailure when the function gives a wrong answer, the function's
     own exception when it raises one, and ValueError for an id that no check has.
     """
-    from grader.feedback import check_in_notebook
+    from grader.learner.in_notebook import check_in_notebook
 
     __tracebackhide__ = True
     check_in_notebook(check_id, function)
@@ -29,6 +29,6 @@ def check(check_id: str, function: Callable[..., Any]) -> None:
 
 def score() -> None:
     """Print which checks of this notebook have passed in this kernel, by name."""
-    from grader.feedback import print_score
+    from grader.learner.in_notebook import print_score
 
     print_score()

@@ -19,14 +19,14 @@ from grader.feedback import BadInput
 OK, FAILED, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
 COMMANDS = {
-    "autograde": ("grader.batch", "grade a class: many notebooks, each in a sandbox"),
+    "autograde": ("grader.autograde.command", "grade a class: many notebooks, each in a sandbox"),
     "build": ("grader.build.command", "make labs and lessons again from their sources"),
     "check": ("grader.learner.check_notebook", "run the checks of one lab's notebook"),
     "release": (
         "grader.build.release",
         "pack the course into a zip archive for people without git",
     ),
-    "report": ("grader.report", "write a page about a class: scores, traps, who needs a person"),
+    "report": ("grader.report.command", "a page about a class: scores, traps, who needs a person"),
     "selftest": (
         "grader.learner.selftest",
         "run the fifteen checks on solutions, starters or your code",

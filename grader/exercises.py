@@ -1,7 +1,7 @@
 """What the learner writes: which functions, on which day, and what the lab imports for them.
 
 The solution of an exercise is the library's function, its starter the function of the same name
-in ``grader.traps``. Both are copied into notebooks as source, so both must do with the imports
+in ``grader.starters``. Both are copied into notebooks as source, so both must do with the imports
 listed here.
 """
 
@@ -51,7 +51,7 @@ class Exercise:
 
     def starter(self) -> Callable[..., Any]:
         """Return the starter function."""
-        module = importlib.import_module(f"grader.traps.day{self.day}")
+        module = importlib.import_module(f"grader.starters.day{self.day}")
         found: Callable[..., Any] = getattr(module, self.function)
         return found
 
@@ -156,7 +156,7 @@ def exercises_of(day: int) -> list[Exercise]:
 def source_of(function: Callable[..., Any]) -> str:
     """Return a function's source, as it goes into a notebook's cell.
 
-    >>> from grader.traps.day1 import estimate
+    >>> from grader.starters.day1 import estimate
     >>> source_of(estimate).splitlines()[0]
     'def estimate(text: str, coefficients: Coefficients = DEFAULT) -> int:'
     """

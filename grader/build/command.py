@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from compaction.files import write_whole
-from grader.exercises import SLUGS
-from grader.feedback import BadInput
 from grader.build.labs import BuildError, Stale, fill_lab
 from grader.build.lessons import execute_lessons, lessons
+from grader.exercises import SLUGS
+from grader.feedback import BadInput
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,7 +101,7 @@ def _files(folder: Path) -> Iterator[Path]:
 # --- nbgrader ---------------------------------------------------------------------------
 
 
-def nbgrader_api(root: Path, gradebook: Path, traps: Path = ROOT / "grader" / "traps") -> Any:
+def nbgrader_api(root: Path, gradebook: Path, traps: Path = ROOT / "grader" / "starters") -> Any:
     """Return nbgrader's own API with the settings of grader/nbgrader_config.py.
 
     ``root`` is the course's folder, ``gradebook`` the file of its database.
@@ -151,7 +151,7 @@ def _release(filled: dict[str, str], root: Path) -> dict[str, dict[str, bytes]]:
         # all the rest. This one is thrown away, so it gets a table that says it is not new.
         with contextlib.closing(sqlite3.connect(work / "gradebook.db")) as database:
             database.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
-        api = nbgrader_api(work, work / "gradebook.db", root / "grader" / "traps")
+        api = nbgrader_api(work, work / "gradebook.db", root / "grader" / "starters")
         made: dict[str, dict[str, bytes]] = {}
         for slug in filled:
             result = api.generate_assignment(slug)

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grader.build.place_starters import RegionError, cell_name, fill, match_regions, place
 from grader.checks import CHECKS
 from grader.exercises import IMPORTS, SLUGS
 from grader.feedback import BadInput
-from grader.build.place_starters import RegionError, cell_name, fill, match_regions, place
 from grader.notebooks.write import METADATA as METADATA
 from grader.notebooks.write import render as render
 
@@ -121,7 +121,7 @@ def _faults_of(notebook: Notebook, day: int, root: Path) -> Iterator[str]:
     for name in [*expected, "imports", "score"]:
         if name not in graded:
             yield f"grade id {name}: there is no such cell"
-    traps = root / "grader" / "traps"
+    traps = root / "grader" / "starters"
     yield from _unknown_names(cells, "the solution", lambda source: source)
     yield from _unknown_names(cells, "the starter", lambda source: place(source, traps, day))
 

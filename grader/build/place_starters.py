@@ -7,7 +7,7 @@ A code cell of a lab in solutions/ holds the library's function between two line
 
 ``python -m grader build`` puts the function's source between them. When nbgrader makes the
 learners' version, it replaces each region, lines and all, by one stub for every notebook;
-:class:`PlaceStarters` replaces it by the starter function of the same name in grader/traps.
+:class:`PlaceStarters` replaces it by the starter function of the same name in grader/starters.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class PlaceStarters(ClearSolutions):  # type: ignore[misc]
     """nbgrader's ClearSolutions, with the day's starter function in the place of its stub."""
 
     traps = Unicode(
-        str(ROOT / "grader" / "traps"), help="The folder with a module of starters for each day"
+        str(ROOT / "grader" / "starters"), help="The folder with a module of starters for each day"
     ).tag(config=True)
 
     def preprocess_cell(self, cell: Any, resources: Any, cell_index: int) -> tuple[Any, Any]:

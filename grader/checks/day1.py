@@ -7,9 +7,10 @@ from random import Random
 
 from compaction.tokens import CJK_RANGES, DEFAULT, Coefficients, about, count_chars
 from compaction.tokens import estimate as library_estimate
-from grader.checks.judge import Check, Function, Given, Known, Trial, given
-from grader.feedback import quote
-from grader.traps import day1 as starter
+from grader.checks.check import Check, Function
+from grader.checks.show import quote
+from grader.checks.trial import Given, Known, Trial, given
+from grader.starters import day1 as starter
 
 # 341 characters are 85 tokens and a quarter: rounding down or to the nearest shows.
 LATIN = (

@@ -10,8 +10,9 @@ from compaction.calibration import UNIFORM_NOTE, Fit, Sample, limit_coefficient,
 from compaction.calibration import fit as library_fit
 from compaction.session import calibration_samples
 from compaction.tokens import DEFAULT, Coefficients
-from grader.checks.judge import Check, Function, Given, Known, Trial, given
-from grader.traps import day2 as starter
+from grader.checks.check import Check, Function
+from grader.checks.trial import Given, Known, Trial, given
+from grader.starters import day2 as starter
 
 _ASCII = [Sample(0, 480, 131), Sample(0, 1210, 318), Sample(0, 77, 24), Sample(0, 2600, 689)]
 

@@ -23,9 +23,10 @@ from compaction.calibration import TokenMeter
 from compaction.messages import SUMMARY_PREFIX, Message
 from compaction.session import load
 from compaction.tokens import Coefficients
+from grader.checks.check import Check, Function
 from grader.checks.histories import of_tokens, outline, piece_of_work, talk, tokens_of
-from grader.checks.judge import Check, Function, Given, Known, Trial, given
-from grader.traps import day3 as starter
+from grader.checks.trial import Given, Known, Trial, given
+from grader.starters import day3 as starter
 
 # --- should_compact ---------------------------------------------------------------------
 

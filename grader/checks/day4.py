@@ -16,9 +16,10 @@ from compaction.messages import Message, calls_of, content_of, problems
 from compaction.session import load
 from compaction.summary import compact
 from grader.checks import histories as h
-from grader.checks.judge import Check, Function, Given, Known, Trial, given
-from grader.feedback import show
-from grader.traps import day4 as starter
+from grader.checks.check import Check, Function
+from grader.checks.show import show
+from grader.checks.trial import Given, Known, Trial, given
+from grader.starters import day4 as starter
 
 
 def _call(messages: list[Message], keep_recent: int = 3, name: str = "") -> Given:

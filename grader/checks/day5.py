@@ -19,9 +19,10 @@ from compaction.summary import (
 )
 from compaction.summary import compact as library_compact
 from grader.checks import histories as h
-from grader.checks.judge import Check, Function, Given, Known, Trial, given
-from grader.feedback import difference
-from grader.traps import day5 as starter
+from grader.checks.check import Check, Function
+from grader.checks.show import difference
+from grader.checks.trial import Given, Known, Trial, given
+from grader.starters import day5 as starter
 
 
 def _call(

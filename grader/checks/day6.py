@@ -13,8 +13,9 @@ from compaction.probes import verify as library_verify
 from compaction.session import load
 from compaction.summary import compact
 from grader.checks import histories as h
-from grader.checks.judge import Check, Function, Given, Known, Trial, given
-from grader.traps import day6 as starter
+from grader.checks.check import Check, Function
+from grader.checks.trial import Given, Known, Trial, given
+from grader.starters import day6 as starter
 
 _FACTS = (
     "make dist-all",

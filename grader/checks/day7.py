@@ -6,9 +6,10 @@ from random import Random
 
 from compaction.carrying import Run, simulate
 from compaction.carrying import fields_to_drop as library_fields_to_drop
-from grader.checks.judge import Check, Function, Given, Known, Trial, given
-from grader.feedback import CheckFailure
-from grader.traps import day7 as starter
+from grader.checks.check import Check, Function
+from grader.checks.failure import CheckFailure
+from grader.checks.trial import Given, Known, Trial, given
+from grader.starters import day7 as starter
 
 _FIELDS = ("abone", "anahtar", "sutun", "onceki", "simdiki", "tip", "bolge", "m3", "sonuc", "tutar")
 

@@ -14,8 +14,9 @@ from compaction.engine import make_room as library_make_room
 from compaction.engine import next_step as library_next_step
 from compaction.messages import Message, text_of
 from compaction.summary import Compaction
-from grader.checks.judge import Check, Function, Given, Known, Trial, given
-from grader.traps import day8 as starter
+from grader.checks.check import Check, Function
+from grader.checks.trial import Given, Known, Trial, given
+from grader.starters import day8 as starter
 
 # --- step-lines -------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from compaction.grouping import Group
 from compaction.probes import Probe, ProbeReport
 from compaction.summary import Compaction
 from compaction.tokens import Chars, Coefficients
-from grader.feedback import show
+from grader.checks.show import show
 
 # What a function returns: a type, a list of something ([int]), or alternatives ((str, None)).
 Shape = Any

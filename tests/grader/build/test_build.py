@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from grader.build.command import ROOT, build_labs, labs
+from grader.build.labs import BuildError, fill_lab
+from grader.build.lessons import execute, execute_lessons
+from grader.build.place_starters import RegionError, fill, place, regions_of, source_of
+from grader.build.release import pack_release
 from grader.checks import CHECKS
 from grader.cli import main
 from grader.exercises import EXERCISES, IMPORTS, SLUGS, exercises_of
 from grader.feedback import BadInput
-from grader.build.labs import BuildError, fill_lab
-from grader.build.lessons import execute, execute_lessons
-from grader.build.release import pack_release
-from grader.build.place_starters import RegionError, fill, place, regions_of, source_of
 from grader.learner.working_copy import lay_workbook
 
 DAY1 = "day1_estimate"
@@ -48,7 +48,7 @@ def text_of(cell: dict[str, Any]) -> str:
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
     """A repository with the lab of day 1, and all that it is made from."""
-    for name in (f"solutions/{DAY1}", f"labs/{DAY1}", "course/compaction", "grader/traps"):
+    for name in (f"solutions/{DAY1}", f"labs/{DAY1}", "course/compaction", "grader/starters"):
         ignore = shutil.ignore_patterns("__pycache__", "data")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignore)
     return tmp_path
@@ -191,7 +191,7 @@ def test_what_is_no_notebook_is_refused_in_one_line(course: Path) -> None:
 
 
 def test_a_name_that_only_the_starter_lacks_is_found(course: Path) -> None:
-    trap = course / "grader" / "traps" / "day1.py"
+    trap = course / "grader" / "starters" / "day1.py"
     trap.write_text(trap.read_text().replace("math.ceil", "floor_of"))
     with pytest.raises(BuildError, match=r"cell \d+ \(estimate\): the starter uses floor_of"):
         fill_lab(course / "solutions" / DAY1 / f"{DAY1}.ipynb", course)
@@ -227,7 +227,7 @@ def test_a_change_in_the_library_makes_the_solution_stale_and_only_it(course: Pa
 
 
 def test_a_change_in_a_starter_makes_the_lab_stale_and_only_it(course: Path) -> None:
-    trap = course / "grader" / "traps" / "day1.py"
+    trap = course / "grader" / "starters" / "day1.py"
     trap.write_text(trap.read_text().replace("one rule will do", "a rule is enough"))
     stale = build_labs(root=course)
     assert [one.name for one in stale] == [f"labs/{DAY1}/{DAY1}.ipynb"]
@@ -262,7 +262,7 @@ def test_a_lab_holds_the_starter_and_nothing_of_the_solution(slug: str) -> None:
     assert not re.search(r"(BEGIN|END) SOLUTION|HIDDEN|Rubric", whole)
     for exercise in (exercise for exercise in EXERCISES if exercise.slug == slug):
         cell = cell_of(lab, exercise.function)
-        trap = source_of(ROOT / "grader" / "traps" / f"day{exercise.day}.py", exercise.function)
+        trap = source_of(ROOT / "grader" / "starters" / f"day{exercise.day}.py", exercise.function)
         assert text_of(cell) == trap
         assert cell["metadata"]["tags"] == ["raises-exception"]
     for cell in lab["cells"]:

@@ -15,7 +15,7 @@ from grader.build.command import ROOT, labs
 from grader.exercises import EXERCISES, IMPORTS, SLUGS
 from grader.feedback import BadInput
 from grader.learner.assemble import Assembly, assemble, labs_beside, run_session
-from grader.traps import day1, day8
+from grader.starters import day1, day8
 
 NAMES = [exercise.function for exercise in EXERCISES]
 SOLUTIONS = {exercise.function: exercise.solution() for exercise in EXERCISES}

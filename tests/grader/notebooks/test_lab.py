@@ -26,7 +26,7 @@ from grader.notebooks.lab import (
     read_notebook,
     read_workbook,
 )
-from grader.traps import day1 as starter
+from grader.starters import day1 as starter
 
 DAY1 = "day1_estimate"
 Notebook = dict[str, Any]

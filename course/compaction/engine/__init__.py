@@ -1,0 +1,47 @@
+"""Day 8: the engine. Two lines watch one number, and one counter measures it.
+
+The order is that of a turn: :mod:`decide` is told numbers and says what to do, :mod:`costs` whether
+a compaction pays, :mod:`events` what is reported, :mod:`replies` asks the model, :mod:`tool_calls`
+runs what it asked for, and :mod:`driver` measures a real history and puts them together.
+"""
+
+from compaction.engine.costs import BreakEven, Prices, break_even
+from compaction.engine.decide import Decision, Lines, Room, make_room, next_step
+from compaction.engine.driver import Compactor, Engine
+from compaction.engine.events import ContextExceeded, Event, Pass, trace
+from compaction.engine.replies import CallModel, Reply, ReplyError, Tools, read_reply, reply_with
+from compaction.engine.tool_calls import (
+    NO_RESULT,
+    CallTool,
+    call_functions,
+    close_calls,
+    pending_calls,
+)
+
+__all__ = [
+    "NO_RESULT",
+    "BreakEven",
+    "CallModel",
+    "CallTool",
+    "Compactor",
+    "ContextExceeded",
+    "Decision",
+    "Engine",
+    "Event",
+    "Lines",
+    "Pass",
+    "Prices",
+    "Reply",
+    "ReplyError",
+    "Room",
+    "Tools",
+    "break_even",
+    "call_functions",
+    "close_calls",
+    "make_room",
+    "next_step",
+    "pending_calls",
+    "read_reply",
+    "reply_with",
+    "trace",
+]

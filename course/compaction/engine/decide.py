@@ -1,0 +1,143 @@
+"""Decide: an estimate and two lines in, a decision out; passes until the history may be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from compaction.budget import line_tokens
+from compaction.messages import Message
+from compaction.summary import Compaction
+
+
+class Decision(StrEnum):
+    """What to do with a request of a certain size."""
+
+    SEND = "send"
+    COMPACT_THRESHOLD = "compact (threshold)"
+    COMPACT_EMERGENCY = "compact (emergency)"
+
+
+def next_step(
+    estimate: float,
+    window: int,
+    threshold: float = 0.80,
+    emergency: float = 0.95,
+    auto_compact: bool = True,
+) -> Decision:
+    """Decide what to do with a request of ``estimate`` tokens in a window of ``window`` tokens.
+
+    The threshold is the routine line: exactly at it the request is still sent, and it is only
+    watched while automatic compaction is on. The emergency line fires at it or above, always,
+    because the alternative is a refused request. Both lines are shares of the window.
+
+    Raises ValueError for an estimate below 0 and for lines that are none.
+
+    >>> next_step(6400, 8000)
+    <Decision.SEND: 'send'>
+    >>> next_step(6401, 8000)
+    <Decision.COMPACT_THRESHOLD: 'compact (threshold)'>
+    >>> next_step(7900, 8000, auto_compact=False)
+    <Decision.COMPACT_EMERGENCY: 'compact (emergency)'>
+    """
+    if not estimate >= 0:  # "not >=" also refuses a NaN, which would pass under every line
+        raise ValueError(f"an estimate must be 0 tokens or more, not {estimate}")
+    if estimate >= line_tokens(window, emergency):
+        return Decision.COMPACT_EMERGENCY
+    if auto_compact and estimate > line_tokens(window, threshold):
+        return Decision.COMPACT_THRESHOLD
+    return Decision.SEND
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The two lines of a window of ``window`` tokens; ``threshold`` and ``emergency`` are shares.
+
+    Raises ValueError for a window that is no whole number above 0 and for a share outside 0 to 1.
+
+    >>> lines = Lines(window=8000)
+    >>> lines.decide(6600), lines.decide(3800)
+    (<Decision.COMPACT_THRESHOLD: 'compact (threshold)'>, <Decision.SEND: 'send'>)
+    """
+
+    window: int
+    threshold: float = 0.80
+    emergency: float = 0.95
+    auto_compact: bool = True
+
+    def __post_init__(self) -> None:
+        check_whole("window", self.window, least=1)
+        for name in ("threshold", "emergency"):
+            share = getattr(self, name)
+            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+                raise ValueError(f"{name} must be a share above 0 and up to 1, not {share!r}")
+
+    def decide(self, estimate: float) -> Decision:
+        """Return what :func:`next_step` says about ``estimate`` tokens under these lines."""
+        return next_step(
+            estimate, self.window, self.threshold, self.emergency, bool(self.auto_compact)
+        )
+
+    def line_of(self, decision: Decision) -> float:
+        """Return the tokens of the line that leads to a decision; 0.0 for SEND.
+
+        >>> Lines(8000).line_of(Decision.COMPACT_EMERGENCY)
+        7600.0
+        """
+        if decision == Decision.SEND:
+            return 0.0
+        emergency = decision == Decision.COMPACT_EMERGENCY
+        return line_tokens(self.window, self.emergency if emergency else self.threshold)
+
+
+def check_whole(name: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be a whole number of tokens from {least} on, not {value!r}")
+    return value
+
+
+# --- making room: passes, counted by the counter that asked for them ------------------------
+
+
+@dataclass(frozen=True)
+class Room:
+    """The outcome of :func:`make_room`.
+
+    ``estimates`` are the tokens counted: at the start, then after each pass. When ``stuck``, the
+    last pass saved nothing; ``messages`` is then what stood before that pass.
+    """
+
+    messages: list[Message]
+    estimates: list[int]
+    stuck: bool
+
+
+def make_room(
+    messages: list[Message],
+    count: Callable[[list[Message]], int],
+    compact: Callable[[list[Message]], Compaction],
+    decide: Callable[[int], Decision],
+) -> Room:
+    """Compact until the history may be sent, as long as each pass makes progress.
+
+    After each pass the new history is counted here. The number in the compactor's own report
+    (``Compaction.after``) is never believed: it may come from another counter, or leave out what
+    rides along on the request. One counter answers both questions, "is it too much?" and "did
+    the pass help?": with a second one for the second question, a history is under the line by
+    one and over it by the other, for ever. A pass that saves nothing ends the loop.
+
+    >>> sizes = lambda messages: sum(message["tokens"] for message in messages)
+    >>> def halve(messages):  # it reports 0 tokens, whatever it did
+    ...     return Compaction(messages[: len(messages) // 2], 0, 0, [], None, [])
+    >>> make_room([{"tokens": 100}] * 8, sizes, halve, Lines(250).decide)
+    Room(messages=[{'tokens': 100}, {'tokens': 100}], estimates=[800, 400, 200], stuck=False)
+    """
+    estimates = [count(messages)]
+    while decide(estimates[-1]) != Decision.SEND:
+        shorter = compact(messages).messages
+        estimates.append(count(shorter))
+        if estimates[-1] >= estimates[-2]:
+            return Room(messages, estimates, stuck=True)
+        messages = shorter
+    return Room(messages, estimates, stuck=False)

@@ -1,0 +1,177 @@
+"""What the report is about: records, scores, and who needs a person."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from grader.autograde.course import Course
+from grader.autograde.records import Record, records_of
+from grader.autograde.results import Mark
+from grader.checks import CHECKS
+from grader.exercises import SLUGS
+from grader.feedback import BadInput
+
+WORDS = {"passed": "passed", "wrong": "wrong answer", "raised": "exception", "stopped": "no answer"}
+"""What came of a check, as the page says it."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """What the gradebook says about one graded cell; ``by_hand`` when a person has graded it."""
+
+    score: float
+    max_score: float
+    waits: bool
+    by_hand: bool
+
+
+@dataclass
+class Class:
+    """Everything about a class: records, scores by (student, lab, cell), and who needs a person."""
+
+    records: list[Record]
+    scores: dict[tuple[str, str, str], Score]
+    refused: list[dict[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    people: list[str] = field(default_factory=list)
+
+    @property
+    def students(self) -> list[str]:
+        """Everybody who is in the roster, handed in, or has a score."""
+        known = {record.student for record in self.records} | set(self.people)
+        return sorted(known | {student for student, _, _ in self.scores}, key=str.casefold)
+
+    @property
+    def slugs(self) -> list[str]:
+        """The labs that somebody handed in, in the course's order."""
+        there = {record.slug for record in self.records}
+        return [slug for slug in SLUGS.values() if slug in there]
+
+
+def read_class(course: Course) -> Class:
+    """Read a class's records and scores.
+
+    Raises BadInput when nothing has been graded yet.
+    """
+    records = list(records_of(course))
+    told: dict[str, Any] = {}
+    path = course.records / "intake.json"
+    if path.is_file():
+        told = json.loads(path.read_bytes())
+    if not records and not told.get("refused"):
+        raise BadInput(f"{course.records}: nothing graded yet; run python -m grader autograde")
+    return Class(
+        records,
+        _scores(course),
+        told.get("refused", []),
+        told.get("notes", []),
+        told.get("people", []),
+    )
+
+
+def _scores(course: Course) -> dict[tuple[str, str, str], Score]:
+    from nbgrader.api import (
+        Assignment,
+        Grade,
+        Gradebook,
+        GradeCell,
+        SubmittedAssignment,
+        SubmittedNotebook,
+    )
+
+    with Gradebook(course.db_url, course.course_id) as book:
+        rows = (
+            book.db.query(
+                SubmittedAssignment.student_id,
+                Assignment.name,
+                GradeCell.name,
+                Grade.score,
+                GradeCell.max_score,
+                Grade.needs_manual_grade,
+                Grade.manual_score,
+            )
+            .select_from(Grade)
+            .join(GradeCell, GradeCell.id == Grade.cell_id)
+            .join(SubmittedNotebook, SubmittedNotebook.id == Grade.notebook_id)
+            .join(SubmittedAssignment, SubmittedAssignment.id == SubmittedNotebook.assignment_id)
+            .join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
+        )
+        return {
+            (student, slug, name): Score(
+                score or 0.0, most or 0.0, bool(waits), by_hand is not None
+            )
+            for student, slug, name, score, most, waits, by_hand in rows
+        }
+
+
+def without_names(known: Class) -> Class:
+    """Return the same class with numbers for names, in an order that says nothing.
+
+    Notes and the names of files are left out: people's names stand in them.
+    """
+    mixed = sorted(known.students, key=lambda name: hashlib.sha256(name.encode()).digest())
+    width = len(str(len(mixed)))
+    names = {student: f"learner {n:0{width}}" for n, student in enumerate(mixed, 1)}
+
+    def renamed(record: Record) -> Record:
+        return Record(**{**vars(record), "student": names[record.student]})
+
+    return Class(
+        [renamed(record) for record in known.records],
+        {(names[who], slug, cell): s for (who, slug, cell), s in known.scores.items()},
+        [
+            {**one, "student": names.get(one["student"], "somebody"), "origin": "a file"}
+            for one in known.refused
+        ],
+        [],
+        [names[student] for student in known.people],
+    )
+
+
+def needing(known: Class) -> Iterator[tuple[str, str, str]]:
+    """Yield what needs a person: who, what, why."""
+    for record in known.records:
+        for line in [record.reason] if record.reason else record.attention:
+            yield record.student, record.slug, line
+    for one in known.refused:
+        yield one["student"] or "nobody's", one["slug"] or one["origin"], one["reason"]
+
+
+def waiting(known: Class) -> Counter[tuple[str, str]]:
+    """Return how many answers wait to be graded by hand, by lab and cell."""
+    return Counter((slug, cell) for (_, slug, cell), s in known.scores.items() if s.waits)
+
+
+def traps(known: Class) -> dict[tuple[str, str], list[str]]:
+    """Return whom each known trap caught: students by (check, why), the most frequent first."""
+    caught: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for record in known.records:
+        for mark in record.marks:
+            if mark.why:
+                caught[mark.id, mark.why].append(record.student)
+    return dict(sorted(caught.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def outcomes(known: Class) -> dict[str, dict[str, list[tuple[str, Mark]]]]:
+    """Return who came to what, by check and kind, in the order of the course."""
+    found: dict[str, dict[str, list[tuple[str, Mark]]]] = {}
+    for check in CHECKS.values():
+        for record in known.records:
+            for mark in record.marks:
+                if mark.id == check.id:
+                    kinds = found.setdefault(check.id, defaultdict(list))
+                    kinds[mark.kind].append((record.student, mark))
+    return found
+
+
+def totals(known: Class) -> dict[tuple[str, str], tuple[float, float]]:
+    totals: dict[tuple[str, str], tuple[float, float]] = {}
+    for (student, slug, _), score in known.scores.items():
+        before = totals.get((student, slug), (0.0, 0.0))
+        totals[student, slug] = before[0] + score.score, before[1] + score.max_score
+    return totals
