@@ -8,7 +8,8 @@ import traceback
 from pathlib import Path
 
 from grader.checks import CHECKS, Check, Result, seed_in_force
-from grader.feedback import BadInput, learners_part
+from grader.errors import BadInput
+from grader.learner.in_notebook import learners_part
 from grader.learner.selftest import Functions, run_all
 from grader.notebooks.lab import LabNotebook, load_functions, notebook_files, read_notebook
 

@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any
 
 from grader.checks import CORE, EXTENSION, Check, Result, describe_error, run_check, seed_in_force
+from grader.errors import BadInput
 from grader.exercises import EXERCISES
-from grader.feedback import BadInput
 
 Function = Callable[..., Any]
 

@@ -8,8 +8,8 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from grader.errors import BadInput
 from grader.exercises import SLUGS
-from grader.feedback import BadInput
 from grader.notebooks.lab import NotebookError, notebook_files, read_notebook
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from grader.checks import CHECKS, describe_error
+from grader.errors import BadInput
 from grader.exercises import EXERCISES, SLUGS
-from grader.feedback import BadInput
 
 MAX_BYTES = 20_000_000
 """A notebook larger than this is not read; a lab with its outputs has a hundredth of it."""
@@ -113,6 +113,12 @@ class LabNotebook:
             )
             for index, cell in enumerate(runs)
         )
+
+    def cells_above_checks(self) -> dict[str, list[tuple[str, str]]]:
+        """Return, for each function of the lab, name and source of the cells above its checks."""
+        steps = [(step.name, step.source) for step in self.steps]
+        end = {name: index + 1 for index, step in enumerate(self.steps) for name in step.takes}
+        return {name: steps[: end.get(name, 0)] for name in self.functions}
 
 
 def functions_of_day(day: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grader.feedback import BadInput
+from grader.errors import BadInput
 from grader.sandbox.inside import protocol
 
 

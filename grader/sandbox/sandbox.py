@@ -29,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from grader.feedback import BadInput
+from grader.errors import BadInput
 from grader.sandbox import launch
 from grader.sandbox.library import state_of_library, write_library
 from grader.sandbox.limits import LaunchError, Limits, SandboxMissing

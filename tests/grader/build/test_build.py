@@ -19,8 +19,8 @@ from grader.build.place_starters import RegionError, fill, place, regions_of, so
 from grader.build.release import pack_release
 from grader.checks import CHECKS
 from grader.cli import main
+from grader.errors import BadInput
 from grader.exercises import EXERCISES, IMPORTS, SLUGS, exercises_of
-from grader.feedback import BadInput
 from grader.learner.working_copy import lay_workbook
 
 DAY1 = "day1_estimate"

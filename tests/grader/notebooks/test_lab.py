@@ -15,8 +15,8 @@ import pytest
 from grader.build.command import ROOT, labs
 from grader.checks import CHECKS, run_check
 from grader.cli import main
+from grader.errors import BadInput
 from grader.exercises import IMPORTS
-from grader.feedback import BadInput
 from grader.notebooks.lab import (
     Loaded,
     NotebookError,
