@@ -26,7 +26,7 @@ from typing import Any
 
 from grader.checks import CHECKS, describe_error
 from grader.errors import BadInput
-from grader.exercises import EXERCISES, SLUGS
+from grader.exercises import EXERCISES, LESSONS_FOLDER, SLUGS, START_HERE
 
 MAX_BYTES = 20_000_000
 """A notebook larger than this is not read; a lab with its outputs has a hundredth of it."""
@@ -658,6 +658,8 @@ def notebook_files(folder: Path, depth: int = 2) -> Iterator[Path]:
         return
     for path in paths:
         if path.name.startswith("."):
+            continue
+        if path.name in (LESSONS_FOLDER, START_HERE):  # read, not handed in
             continue
         if path.suffix == ".ipynb" and path.is_file():
             yield path

@@ -15,11 +15,12 @@ MAX_DEPTH = 100
 """Deeper nesting than this is no message of an agent, and would exhaust Python's own stack."""
 
 
-def decode(data: bytes, name: str) -> str:
+def decode(data: bytes, name: str, line: int = 1) -> str:
+    """Return bytes as text; they begin at this line of the file."""
     try:
-        return data.removeprefix(codecs.BOM_UTF8).decode()
+        return (data.removeprefix(codecs.BOM_UTF8) if line == 1 else data).decode()
     except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
+        line += error.object.count(b"\n", 0, error.start)
         column = error.start - error.object.rfind(b"\n", 0, error.start)
         wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         hint = " (it looks like UTF-16)" if wide else ""
@@ -30,6 +31,7 @@ def decode(data: bytes, name: str) -> str:
 
 
 def dump(value: object, indent: str | None = None) -> str:
+    """Return a value as JSON text, readable characters as they are."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     except (ValueError, RecursionError) as error:
@@ -79,6 +81,7 @@ def parse_value(text: str, name: str, start: int, line: int | None = None) -> tu
 def refuse_json(
     text: str, position: int, name: str, reason: str, line: int | None = None
 ) -> NoReturn:
+    """Refuse a text at a position, or at that position of a line of the file."""
     if line is None:
         line = text.count("\n", 0, position) + 1
     column = position - text.rfind("\n", 0, position)
@@ -114,6 +117,7 @@ def _deep_places(text: str) -> Iterator[int]:
 
 
 def check_depth(value: object, text: str, name: str, line: int | None = None) -> None:
+    """Refuse a value that is nested deeper than MAX_DEPTH."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [
@@ -145,4 +149,5 @@ def kind_of(value: object) -> str:
 
 
 def brief(text: str) -> str:
+    """Return the beginning of a text, in quotes."""
     return repr(text if len(text) <= 40 else text[:37] + "...")

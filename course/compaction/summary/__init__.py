@@ -19,6 +19,7 @@ from compaction.summary.format import summary_prompt as summary_prompt
 from compaction.summary.format import tidy_summary as tidy_summary
 from compaction.summary.one_pass import COMPACTION_NOTICE as COMPACTION_NOTICE
 from compaction.summary.one_pass import Compaction as Compaction
+from compaction.summary.one_pass import Stretch as Stretch
 from compaction.summary.one_pass import Summarizer as Summarizer
 from compaction.summary.one_pass import carry_facts as carry_facts
 from compaction.summary.one_pass import compact as compact

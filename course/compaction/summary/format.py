@@ -22,6 +22,9 @@ KEYS = tuple(heading.rstrip(":") for heading in HEADINGS)
 
 FACTS, CHANGES, UNFINISHED, PATHS = KEYS
 
+NOTHING = {"en": "none", "zh": "无"}
+"""The body of a heading under which there is nothing to say."""
+
 
 class SummaryError(ValueError):
     """A reply that is not a summary; ``missing`` names the headings it lacks (keys)."""
@@ -199,6 +202,21 @@ def language_of(messages: Iterable[Message]) -> str:
     return "zh" if count_chars(text).cjk * 4 > letters else "en"
 
 
+_THOUGHTS = re.compile(
+    r"<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)|\A.*?</(?:think|thinking)>",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
+def without_thoughts(reply: str) -> str:
+    """Return a reply without the thinking that some models write before it.
+
+    >>> without_thoughts("<think>Four headings?</think>Here it is.")
+    'Here it is.'
+    """
+    return _THOUGHTS.sub("", reply)
+
+
 def tidy_summary(reply: str) -> str:
     """Return a reply as plain headings and bodies, without preamble or summary phrase.
 
@@ -210,6 +228,7 @@ def tidy_summary(reply: str) -> str:
     """
     # Without the phrase, so that a summary of summaries is never nested; more than once, since
     # what is left may join into another one.
+    reply = without_thoughts(reply)
     while SUMMARY_PREFIX in reply:
         reply = reply.replace(SUMMARY_PREFIX, "")
     tidy = render_summary(parse_summary(reply), language_of_headings(reply))

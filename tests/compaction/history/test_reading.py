@@ -1,4 +1,4 @@
-"""Reading histories in three forms, refusing the rest in one line, writing whole or not at all."""
+"""Reading histories from values and lines, and refusing the rest in one line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lists_of(source):
     return [conversation.messages for conversation in source.conversations]
 
 
-# --- three forms ------------------------------------------------------------------------
+# --- the forms ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,8 @@ def lists_of(source):
         (dumps(A) + "\n" + dumps(B), "message lines", [[A, B]]),
         (dumps([A]) + "\n" + dumps([B, A]), "conversation lines", [[A], [B, A]]),
         (dumps({"messages": [A]}) + "\n" + dumps([B]), "conversation lines", [[A], [B]]),
+        (dumps([[A], [B, A]]), "conversation list", [[A], [B, A]]),
+        (dumps([{"messages": [A]}, {"id": 2, "messages": [B]}]), "conversation list", [[A], [B]]),
         # A role beside the messages does not make it a message.
         (dumps({"role": "user", "messages": [A]}), "object", [[A]]),
     ],
@@ -163,7 +165,12 @@ REFUSED = [
     ("[1]", "h.json, message 1 of 1: expected an object, got a number"),
     (dumps([A, "hi"]), "h.json, message 2 of 2: expected an object, got the text 'hi'"),
     (dumps([A, None, B]), "h.json, message 2 of 3: expected an object, got null"),
-    (dumps([[A]]), "h.json, message 1 of 1: expected an object, got a list"),
+    (dumps([A, [B]]), "h.json, message 2 of 2: expected an object, got a list"),
+    (dumps([[A], []]), "h.json, conversation 2 of 2: the list of messages is empty"),
+    (
+        dumps([{"messages": [A]}, {"messages": [7]}]),
+        "h.json, conversation 2 of 2, message 1 of 1: expected an object, got a number",
+    ),
     (dumps([{"content": "x"}]), "h.json, message 1 of 1: the message has no role; expected system"),
     (
         dumps([A, {"role": "bot", "content": "x"}]),
@@ -347,6 +354,8 @@ def test_bad_tools(tmp_path, text, expected):
         dumps({"id": 7, "messages": [A], "tools": [TOOL]}, indent=1) + "\n",
         dumps(A) + "\n" + dumps(B) + "\n",
         dumps([A]) + "\n" + dumps({"messages": [B], "id": "ü"}) + "\n",
+        dumps([[A], {"id": 1, "messages": [B]}][:1]) + "\n",
+        dumps([{"id": 1, "messages": [B]}, {"messages": [A]}], indent=1) + "\n",
     ],
 )
 def test_rendering_the_same_messages_gives_the_same_text(text):

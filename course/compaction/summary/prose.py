@@ -1,0 +1,135 @@
+"""Sentences: what user and assistant said, as lines with the heading and rank they belong to.
+
+From a message to its lines. The user's own words stand bare; a line of the assistant or of a
+tool says whose it is, so that nobody else speaks with the user's authority.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from compaction.messages import Message, content_of
+from compaction.probes import PIN, fold
+from compaction.summary.format import CHANGES, FACTS, FENCE_LINE, UNFINISHED, can_be_copied
+
+PINNED, TASK, CHANGED, OPENING, SAID, CONCLUDED, REPORTED = range(7)
+"""Ranks of lines, what matters most first: pinned facts, the request and its explicit rules,
+changes, the rest of the request's opening and open items, other words of the user, the
+assistant's conclusions, errors that tools reported."""
+
+LONGEST_LINE = 240
+_OPENING_SENTENCES = 3
+
+_SENTENCES = re.compile(r"(?:[.!?](?!\s|$)|[^.!?。！？])+[.!?。！？]*")
+_LIST_MARK = re.compile(r"^\s*(?:[-*+•>#]+|\d+[.)])\s+")
+_OPEN_ITEM = re.compile(
+    r"\[ \]|\b(?:todo|next|remaining|remains|still|not yet|left to)\b|待办|接下来|下一步|还需|尚未",
+    re.IGNORECASE,
+)
+_DONE = re.compile(
+    r"^(?:i\s+(?:have\s+)?|i've\s+)?(?:now\s+)?(?:changed|edited|added|fixed|removed|wrote|updated|"
+    r"created|renamed|replaced|installed|moved|deleted|booked|cancelled)\b|^(?:已|我)?(?:修改|添加|删除|修复)",
+    re.IGNORECASE,
+)
+_RULE = re.compile(
+    r"\bmust\b|\bnever\b|\balways\b|\bdo not\b|\bdon't\b|\bonly\b|\bat (?:most|least)\b"
+    r"|\bno (?:more|less|fewer|later|earlier) than\b|\bwithout\b|\bforbidden\b|\bnot allowed\b"
+    r"|\binstead of\b|\bmake sure\b|\bensure\b|\bkeep\b|\bavoid\b|\brequired?\b|\bshould not\b"
+    r"|必须|不要|不得|不许|禁止|务必|只能|只许|至少|至多|最多|不能|请勿|仅",
+    re.IGNORECASE,
+)
+_ERROR = re.compile(r"\berror\b|\bfail(?:ed|ure|s)?\b|exception|错误|失败", re.IGNORECASE)
+
+ASSISTANT = {"en": "(assistant) ", "zh": "（助手）"}
+_ASSISTANT_LINE = re.compile(r"^[(（](?:assistant|助手)[)）] ?")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A candidate line: its heading, how much it matters (0 most), its text and its place.
+
+    ``earlier`` says that an earlier summary held it; ``short`` is a form for little room.
+    """
+
+    key: str
+    rank: int
+    text: str
+    stretch: int
+    position: int
+    earlier: bool = False
+    short: str = ""
+
+
+def is_rule(sentence: str) -> bool:
+    """Say whether a sentence of the user rules something: must, never, only.
+
+    >>> is_rule("Do not touch vendor/legacy."), is_rule("The shop closes at six.")
+    (True, False)
+    """
+    return bool(_RULE.search(sentence))
+
+
+def is_done(sentence: str) -> bool:
+    """Say whether the assistant says that something was changed."""
+    return bool(_DONE.match(sentence))
+
+
+def user_lines(message: Message, stretch: int, position: int) -> Iterator[Line]:
+    """Yield the user's sentences: the request first, explicit rules, pins, then the rest."""
+    for number, sentence in enumerate(sentences(content_of(message))):
+        if PIN.search(sentence):
+            rank = PINNED
+        elif number == 0 or is_rule(sentence):
+            rank = TASK
+        else:
+            rank = OPENING if number < _OPENING_SENTENCES else SAID
+        yield Line(FACTS, rank, sentence[:LONGEST_LINE], stretch, position)
+
+
+def assistant_lines(message: Message, stretch: int, position: int, mark: str) -> Iterator[Line]:
+    """Yield the assistant's sentences: open items, changes that it claims, conclusions."""
+    for sentence in sentences(content_of(message)):
+        if sentence.endswith(("?", "？")):
+            continue  # a question to the user settles nothing
+        text = f"{mark}{sentence}"[:LONGEST_LINE]
+        if _OPEN_ITEM.search(sentence):
+            yield Line(UNFINISHED, OPENING, text, stretch, position)
+        elif is_done(sentence):
+            yield Line(CHANGES, CONCLUDED, text, stretch, position)
+        else:
+            yield Line(FACTS, CONCLUDED, text, stretch, position)
+
+
+def error_lines(text: str, origin: str, stretch: int, position: int) -> Iterator[Line]:
+    """Yield the last line of a result that reports an error, with its origin."""
+    errors = [line for line in text.splitlines() if _ERROR.search(line)]
+    for error in errors[-1:]:
+        yield Line(FACTS, REPORTED, f"{origin} {fold(error)}"[:LONGEST_LINE], stretch, position)
+
+
+def is_assistants(line: str) -> bool:
+    """Say whether a line of a summary says that it is the assistant's."""
+    return bool(_ASSISTANT_LINE.match(line))
+
+
+def without_mark(line: str) -> str:
+    return _ASSISTANT_LINE.sub("", line)
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of the text outside code fences, without list or number marks.
+
+    >>> list(sentences("1. Fix calc.py. Then test!"))
+    ['Fix calc.py.', 'Then test!']
+    """
+    fenced = False
+    for line in text.splitlines():
+        if FENCE_LINE.match(line):
+            fenced = not fenced
+        elif not fenced:
+            for sentence in _SENTENCES.findall(_LIST_MARK.sub("", line)):
+                folded = fold(sentence)
+                if re.search(r"\w", folded) and can_be_copied(folded):
+                    yield folded
