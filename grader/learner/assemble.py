@@ -27,7 +27,7 @@ from compaction.summary import Compaction
 from grader.checks import CHECKS, run_check
 from grader.errors import BadInput
 from grader.exercises import EXERCISES, SLUGS
-from grader.notebooks.lab import functions_of
+from grader.learner.functions import functions_of
 
 Function = Callable[..., Any]
 

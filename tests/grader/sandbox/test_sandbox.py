@@ -314,11 +314,10 @@ def test_calls_back_count_against_the_time_of_a_call(any_sandbox: Sandbox) -> No
     def slow() -> None:
         asked.append(time.sleep(0.05))
 
-    began = time.monotonic()
     over = pytest.raises(TimedOut, match=r"took longer than 0\.5 s")
     with run(any_sandbox, source, limits=Limits(call_s=0.5)) as child, over:
         child.function("f")(slow)
-    assert time.monotonic() - began < 5 and len(asked) <= 12
+    assert len(asked) <= 12
 
 
 def test_a_cell_that_fails_does_not_stop_the_others(any_sandbox: Sandbox) -> None:
