@@ -21,10 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grader.checks import CHECKS, Check, Result, describe_error, run_check
-from grader.checks.failure import CheckFailure
+from grader.checks.failure import CheckFailure, learners_part
 from grader.errors import printable
 from grader.learner.functions import Source, take
-from grader.learner.in_notebook import learners_part
 
 CELL_S, CHECK_S = 20.0, 10.0
 """What a cell and a check may take; both take some hundredths of a second."""
@@ -37,11 +36,15 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a check as data; ``error`` names a learner's exception, ``trace`` shows it."""
+    """The result of a check as data; ``error`` names a learner's exception, ``trace`` shows it.
+
+    ``line`` is for a list of checks, ``lines`` is all that the learner is told.
+    """
 
     id: str
     passed: bool
     line: str
+    lines: tuple[str, ...]
     failure: CheckFailure | None = None
     error: str = ""
     trace: str = ""
@@ -91,12 +94,14 @@ def verdict_of(result: Result) -> Verdict:
             steps = learners_part(error.__traceback__)
             trace = "".join(traceback.format_exception(type(error), error, steps)).rstrip()
     told = describe_error(error) if error is not None else ""
-    return Verdict(result.id, result.passed, result.line, result.failure, told, trace)
+    lines = tuple(result.lines)
+    return Verdict(result.id, result.passed, result.line, lines, result.failure, told, trace)
 
 
 def failed(check_id: str, why: str) -> Verdict:
     """Return the verdict of a check that could not be run, or gave none."""
-    return Verdict(check_id, False, f"✗ {check_id}: {printable(why)}")
+    line = f"✗ {check_id}: {printable(why)}"
+    return Verdict(check_id, False, line, (line,))
 
 
 # --- the process that waits -------------------------------------------------------------
@@ -169,9 +174,9 @@ def _take_down(message: Message, outcome: Outcome) -> None:
         outcome.absent[message["function"]] = message["absent"]
     if "verdict" in message:
         told = dict(message["verdict"])
-        failure = told.pop("failure")
+        failure, lines = told.pop("failure"), tuple(told.pop("lines"))
         made = CheckFailure(*failure) if failure else None
-        outcome.verdicts[told["id"]] = Verdict(**told, failure=made)
+        outcome.verdicts[told["id"]] = Verdict(**told, lines=lines, failure=made)
 
 
 def _start(tasks: Sequence[Task], seed: int) -> tuple[Any, Any]:

@@ -66,7 +66,5 @@ def _only_notebook(path: Path) -> Path:
 
 
 def _lines(verdict: Verdict) -> list[str]:
-    """Return what is said of a check: one line, or the four of a failure, or an exception's own."""
-    if verdict.failure is not None:
-        return verdict.failure.lines
-    return [verdict.line, verdict.trace] if verdict.trace else [verdict.line]
+    """Return what is said of a check: its lines, and the learner's own stack where there is one."""
+    return [*verdict.lines, verdict.trace] if verdict.trace else [*verdict.lines]

@@ -192,8 +192,8 @@ def _functions_of_labs() -> Functions:
 def _print_block(verdicts: Iterable[Verdict], explain: bool) -> None:
     for verdict in verdicts:
         print(verdict.line)
-        if explain and verdict.failure is not None:
-            print("\n".join(verdict.failure.lines[1:]))
+        if explain and len(verdict.lines) > 1:
+            print("\n".join(verdict.lines[1:]))
 
 
 def _passed(verdicts: Iterable[Verdict]) -> int:

@@ -7,21 +7,19 @@ session together, and turns whatever happens into one line for a person. It prin
 
 from __future__ import annotations
 
-import itertools
 import json
-import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from compaction.agent.asking import ask_patiently
 from compaction.agent.checklist import pin_checklist, without_old_checklists
-from compaction.agent.connection import MAX_RETRIES, Connection, explain, retry_wait_s
+from compaction.agent.connection import Connection, explain, without_foreign_fields
 from compaction.agent.functions import OwnLines, Parts
 from compaction.agent.listener import THRESHOLD, WINDOW, Listener, Stopped
 from compaction.agent.lock import SessionLock
-from compaction.agent.store import Saved, write_session
+from compaction.agent.store import KEY, Saved, write_session
 from compaction.agent.tools import INTERRUPTED, SCHEMAS, Toolbox
 from compaction.calibration import Sample
 from compaction.engine import (
@@ -43,9 +41,6 @@ from compaction.history import HistoryError, read_history
 from compaction.messages import Call, Message, content_of, problems
 from compaction.probes import Probe, ProbeReport, verify
 from compaction.summary import Compaction, SummaryError, extract
-
-PATIENCE_S = 10.0
-"""After this time without a word of the reply the person is told that it takes long."""
 
 MAX_REQUESTS = 100
 """Requests in one turn after which it stops: a model that calls tools for ever costs money."""
@@ -100,10 +95,13 @@ class Agent:
         self.listener = listener or Listener()
         self.parts = parts or Parts()
         self.save_to = save_to
-        self.turn_failed = False  # the last turn did not come to its end
+        self.turn_failed = False  # the last one; a turn that a person stopped has not failed
         self._lock = lock
         self._running = running  # the call whose command runs, or was interrupted
         self._calling: str | None = None
+        self._target: int | None = None  # of the pass that is being made
+        self._before: list[Message] = []  # the history that is being compacted
+        self._passes: list[tuple[list[Message], int]] = []  # what was before, how long it was after
         toolbox.before_run = self._command_begins
         self.demo = demo
         self.prices = prices
@@ -186,8 +184,9 @@ class Agent:
             self.engine.history = self.history[:-1]
         return self._turn(None)
 
-    def compact(self) -> Pass | None:
-        """Make one pass now; None where it could not even be tried."""
+    def compact(self, target_tokens: int | None = None) -> Pass | None:
+        """Make one pass now, down to a size if one is given; None where it could not be tried."""
+        self._target = target_tokens
         try:
             return self.engine.compact_now()
         except KeyboardInterrupt:
@@ -195,8 +194,33 @@ class Agent:
         except Exception as error:
             self.listener.note(f"not compacted: {self.reason(error)}")
         finally:
+            self._target = None
             self.save()
         return None
+
+    def undo(self) -> bool:
+        """Take the last compaction back: what it replaced stands there again, what followed stays.
+
+        Returns False where this run of the program has made none.
+        """
+        if not self._passes:
+            return False
+        before, length_after = self._passes.pop()
+        self.engine.history = [*before, *self.history[length_after:]]
+        self.save()
+        return True
+
+    def change_model(self, model: str) -> None:
+        """Go on with another model of the same gateway.
+
+        What only the old model can read, such as its thoughts, leaves the history.
+        """
+        if model == self.connection.model:
+            return
+        self.connection.model = model
+        self.engine.history = without_foreign_fields(self.history)
+        self.usage = None
+        self.save()
 
     def check_probes(self, ask: bool = False) -> tuple[ProbeReport, list[Probe]]:
         """Look for all pinned facts; with ``ask``, put the questions to the model too.
@@ -212,7 +236,7 @@ class Agent:
         """Write the session to a new file; raises HistoryError."""
         if path.exists():
             raise HistoryError(f"{path}: the file exists; give another name")
-        write_session(path, self._saved(), SCHEMAS)
+        write_session(path, self._saved(), SCHEMAS, self.connection.secrets)
 
     def load(self, path: Path) -> None:
         """Go on with a history from a file, in any form that the command line reads.
@@ -230,6 +254,7 @@ class Agent:
         if refused:
             raise HistoryError(f"{path}: an API would refuse this history: {refused[0]}")
         self._begin(messages, ())
+        self._passes.clear()
         self.usage = None
         self.save()
 
@@ -237,7 +262,7 @@ class Agent:
         """Say in one line why something failed, without keys."""
         text = explain(error)
         for secret in self.connection.secrets:
-            text = text.replace(secret, "[key]")
+            text = text.replace(secret, KEY)
         return text
 
     def save(self) -> None:
@@ -245,7 +270,7 @@ class Agent:
         if self.save_to is None or not any(m.get("role") == "user" for m in self.history):
             return
         try:
-            write_session(self.save_to, self._saved(), SCHEMAS)
+            write_session(self.save_to, self._saved(), SCHEMAS, self.connection.secrets)
         except InputError as error:
             self._note_once(f"the session is not saved: {error}")
 
@@ -260,10 +285,9 @@ class Agent:
 
     def _turn(self, text: str | None) -> bool:
         self._requests = 0
-        self.turn_failed = True
+        self.turn_failed = False
         try:
             self._run(text)
-            self.turn_failed = False
             return True
         except Stopped:
             raise
@@ -272,8 +296,10 @@ class Agent:
             calls = f", {waiting} tool call{'s' * (waiting != 1)} without a result" * bool(waiting)
             self.listener.note(f"stopped{calls}; the session is whole, /continue goes on")
         except ContextExceeded as error:
+            self.turn_failed = True
             self.listener.note(f"{error} (/budget shows who uses the window)")
         except Exception as error:
+            self.turn_failed = True
             self.listener.note(f"{self.reason(error)}; the session is whole, /retry asks again")
         finally:
             self._calibrate()
@@ -310,32 +336,21 @@ class Agent:
         return replace(reply, message=pin_checklist(_encodable_message(reply.message)))
 
     def _request(self, messages: list[Message], tools: Any) -> Reply:
-        """Ask the model, and ask again where a fault may pass and no word has come yet."""
-        heard = False
+        """Ask the model, showing its words as they come; ask again where a fault may pass."""
+        client = self.connection.client  # loading it is no silence of the gateway
 
-        def on_text(piece: str) -> None:
-            nonlocal heard
-            heard = True
-            waiting.cancel()
-            self.listener.text(piece)
+        def ask(heard: Callable[[], None]) -> Reply:
+            def on_text(piece: str) -> None:
+                heard()
+                self.listener.text(piece)
 
-        for attempt in itertools.count(1):
-            ask = reply_with(self.connection.client, self.connection.model, on_text=on_text)
-            waiting = threading.Timer(PATIENCE_S, self.listener.note, ["the gateway is slow"])
-            waiting.start()
+            model = reply_with(client, self.connection.model, on_text=on_text)
             try:
-                return read_reply(ask(messages, tools), fresh_id=f"call_{len(messages)}")
-            except Exception as error:
-                wait_s = None if heard else retry_wait_s(error, attempt)
-                if wait_s is None:
-                    raise
-                line = f"{self.reason(error)}; trying again in {wait_s:g} s"
+                return read_reply(model(messages, tools), fresh_id=f"call_{len(messages)}")
             finally:
-                waiting.cancel()
                 self.listener.end_text()
-            self.listener.note(line)
-            time.sleep(wait_s)
-        raise AssertionError("the loop ends by returning or raising")
+
+        return ask_patiently(ask, self.listener, self.reason)
 
     def _call_tool(self, call: Call) -> str:
         self.listener.call(call)
@@ -364,6 +379,7 @@ class Agent:
 
     def _compact(self, messages: list[Message]) -> Compaction:
         """Compact with summaries by the model; in an emergency, do what can be done without it."""
+        self._before = list(self.history)
         shorter = without_old_checklists(messages)
         done = self._compact_with(shorter, self._summarize, keep_recent=3)
         if done.abandoned is None or self._decision() != Decision.COMPACT_EMERGENCY:
@@ -392,10 +408,9 @@ class Agent:
         )
 
     def _summarize(self, messages: list[Message]) -> str:
-        client = self.connection.client.with_options(max_retries=MAX_RETRIES)
-        ask = summarize_with(client, self.connection.model)
+        summarize = summarize_with(self.connection.client, self.connection.model)
         try:
-            return ask(messages)
+            return ask_patiently(lambda heard: summarize(messages), self.listener, self.reason)
         except SummaryError:
             raise
         except Exception as error:
@@ -419,6 +434,8 @@ class Agent:
         passed = event.passed
         if passed is None or event.then == "give up":
             return
+        if passed.abandoned is None:
+            self._passes.append((self._before, len(self.history)))
         self.listener.note(passed.line)
         if self.prices is not None and passed.abandoned is None:
             self.listener.note(self._what_it_costs(passed, self.prices))

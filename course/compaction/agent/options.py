@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from compaction.agent.agent import Agent
-from compaction.agent.connection import Connection, connect, connect_offline
+from compaction.agent.connection import TIMEOUT_S, Connection, connect, connect_offline
 from compaction.agent.functions import own_functions, parts_of
 from compaction.agent.listener import THRESHOLD, WINDOW, Listener
 from compaction.agent.lock import SessionLock
@@ -78,6 +78,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=number(0.1, 86_400, "a number of seconds"),
         default=TIME_LIMIT_S,
         help=f"how long a command may run (default: {TIME_LIMIT_S:g} s)",
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="S",
+        type=number(0.1, 3_600, "a number of seconds"),
+        default=TIMEOUT_S,
+        help=f"how long a gateway may be silent (default: {TIMEOUT_S:g} s)",
     )
     parser.add_argument("--session", metavar="FILE", help="keep the session in this file")
     parser.add_argument(
@@ -204,7 +211,7 @@ def _way_to_a_model(
     folder = Path(options.folder or (saved.folder if saved else "."))
     if not folder.is_dir():
         raise HistoryError(f"{folder}: there is no such folder; --folder names another one")
-    return connect(model, base_url, key), folder, False
+    return connect(model, base_url, key, options.timeout), folder, False
 
 
 def _demonstration(named: str | None, saved: Saved | None) -> tuple[Connection, Path, bool]:
