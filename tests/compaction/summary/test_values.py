@@ -29,10 +29,8 @@ VALUES = st.text("abcXYZ019_./-", min_size=4, max_size=20).filter(lambda v: valu
 @given(st.lists(st.tuples(st.sampled_from(["", "date", "flight_no"]), VALUES), min_size=1))
 def test_a_line_of_values_is_read_back_as_a_record(pairs):
     record = Record(0, 0, "get_order", "W1")
-    entries = [
-        Entry(value, record, label) for label, value in dict((v, k) for k, v in pairs).items()
-    ]
-    entries = [Entry(entry.label, record, entry.value) for entry in entries]
+    labels = {value: label for label, value in pairs}
+    entries = [Entry(value, record, label) for value, label in labels.items()]
     for language in ("en", "zh"):
         read = read_line(line_of(record, entries, language))
         assert read is not None
