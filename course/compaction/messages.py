@@ -233,7 +233,7 @@ def _attachment(part: Mapping[str, Any]) -> Attachment:
         head, _, data = data.removeprefix("data:").partition(",")
         media = head.partition(";")[0] or media
     if inner.get("type") == "text":
-        data = ""  # written out: it counts as text
+        media, data = "text/plain", ""  # written out: it counts as text
     name = first("filename", "title", "name")
     if kind in _IMAGE_PARTS:
         return Attachment("image", name, first("detail"), data)
