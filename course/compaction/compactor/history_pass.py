@@ -141,7 +141,9 @@ class _Pass:
         ratio = max(0.1, 4 * self.before / max(1.0, weight(transcript(self.messages))))
         size = weight_of_tokens(target - least) / ratio
         for _ in range(_ATTEMPTS):
-            room_for_all = Room(size, size / 2, beside=False, prose=TARGET_PROSE)
+            room_for_all = Room(
+                size, size / 2, beside=False, prose=TARGET_PROSE, users=TARGET_PROSE
+            )
             done = work.finish(work.summaries([room_for_all] * len(pieces), ratio))
             if done.after <= target:
                 return done

@@ -72,6 +72,7 @@ class Room:
     earlier: float
     beside: bool = True
     prose: float = 0.3  # the share that goes to prose before the index
+    users: float = 0.5  # the same with more of the user's words
 
 
 @dataclass
@@ -134,6 +135,7 @@ class _Chooser:
             return 0
         self.chosen[line.text] = line
         self.learn(line.text)
+        self.known.add(line.short)
         cost = weight(line.text) + _LINE_WEIGHT
         self.left[id(self.rooms[line.stretch])] -= cost
         return cost
@@ -164,14 +166,16 @@ class _Chooser:
         spent = sum(self.put(line) for line in lines if line.rank == PINNED)
         spent += self.take_task([line for line in lines if line.rank == TASK], room)
         spent += self.take_changes([line for line in lines if line.rank == CHANGED], room)
-        bound = min(room.size * room.prose, self.left[id(room)] + spent)
+        bound = min(room.size * room.users, self.left[id(room)] + spent)
         rest = [line for line in lines if line.rank in (OPENING, SAID)]
-        rest.sort(key=lambda line: line.rank)
-        for rank in (CONCLUDED, REPORTED):  # the newest conclusion, and the newest error
-            rest += [line for line in lines if line.rank == rank][-1:]
-        for line in rest:
+        for line in sorted(rest, key=lambda line: line.rank):
             if spent + weight(line.text) + _LINE_WEIGHT <= bound:
                 spent += self.put(line)
+        bound = min(room.size * room.prose, self.left[id(room)] + spent)
+        for rank in (CONCLUDED, REPORTED):  # the newest conclusion, and the newest error
+            for line in [line for line in lines if line.rank == rank][-1:]:
+                if spent + weight(line.text) + _LINE_WEIGHT <= bound:
+                    spent += self.put(line)
 
     def take_task(self, lines: Sequence[Line], room: Room) -> float:
         """Take each request's first sentence and the rules; with little room, shortened."""
@@ -251,8 +255,10 @@ class _Chooser:
                 if record.is_earlier:
                     self.dropped.append(entry.value)
                 continue
-            if entry.value != record.about:
-                self.entries.append(entry)
+            if entry.value == record.about:  # the call says it
+                call = f"{record.origin} {record.about}"
+                entry = Entry(call, record, is_command=True)
+            self.entries.append(entry)
             if record.about or not entry.is_command:
                 self.opened.setdefault(place, set()).add(entry.label)
                 self.learn(record.about)

@@ -29,7 +29,7 @@ MAX_EXTRACT_CHARACTERS = 1600
 """Upper bound of an extract's bodies; a short stretch gets less, by its length."""
 
 _SHARE = 9
-_LEAST_CHARACTERS = 90
+_LEAST_CHARACTERS = 80
 
 TARGET_PROSE = 0.2
 """The share of a target's room that goes to prose before the index."""
@@ -75,7 +75,7 @@ def room_of(tokens: int, messages: Sequence[Message]) -> Room:
     """Return the room that a summary of so many tokens has beside its headings."""
     bare = weight(bare_summary(language_of(messages))) + 1
     size = max(0.0, weight_of_tokens(tokens) - bare)
-    return Room(size, size / 2, beside=False, prose=TARGET_PROSE)
+    return Room(size, size / 2, beside=False, prose=TARGET_PROSE, users=TARGET_PROSE)
 
 
 def bare_summary(language: str) -> str:
