@@ -34,7 +34,7 @@ _LEAST_CHARACTERS = 80
 TARGET_PROSE = 0.2
 """The share of a target's room that goes to prose before the index."""
 
-EARLIER_CHARACTERS = 6400
+EARLIER_CHARACTERS = 4800
 """Room for what earlier summaries hold, beside the bound for new text."""
 
 
