@@ -99,6 +99,7 @@ class FeatureMeter:
     def __init__(self) -> None:
         self.samples: list[FeatureSample] = []
         self.calibrated = False
+        self._fitted = 0
         self._model = FeatureModel()
         self._anchor: _Anchor | None = None
         zero = vector_of_tools(None)
@@ -139,6 +140,33 @@ class FeatureMeter:
         """
         return math.ceil(round(self._model.tokens(self._features(messages, tools)), 6))
 
+    def basis(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> str:
+        """Say what the count of a history rests on, for a person.
+
+        >>> meter = FeatureMeter()
+        >>> history = [{"role": "user", "content": "How long is this sentence in tokens?"}]
+        >>> meter.basis(history)
+        'estimated, no usage seen yet'
+        >>> meter.observe(history, 12)
+        >>> meter.basis(history)
+        'as the last reply reported'
+        >>> meter.basis([*history, {"role": "assistant", "content": "Twelve tokens."}])
+        'the last reply reported 12, the 7 since are estimated'
+        """
+        known, features = self._split(messages, tools)
+        if known and not any(features):
+            return "as the last reply reported"
+        if known:
+            added = self.count(messages, tools) - known
+            return f"the last reply reported {known:,}, the {added:,} since are estimated"
+        if self.calibrated:
+            return f"estimated, calibrated on {self._fitted} requests"
+        if self._anchor:
+            return "estimated, in proportion to the last reply's usage"
+        return "estimated, no usage seen yet"
+
     def observe(
         self,
         messages: Sequence[Message],
@@ -173,7 +201,7 @@ class FeatureMeter:
             return Calibration(DEFAULT, len(samples), before, before, False, False, note)
         model = FeatureModel()
         model.fit(samples)
-        self._model, self.calibrated = model, True
+        self._model, self.calibrated, self._fitted = model, True, len(samples)
         note = f"calibrated on {len(samples)} samples"
         after = self._error(samples)
         return Calibration(DEFAULT, len(samples), before, after, False, True, note)
