@@ -94,6 +94,22 @@ def summary_prompt(
     return "\n".join([task, "", headings_follow, *headings, "", *rules, *quoted])
 
 
+def share_in(prompt: str) -> int | None:
+    """Return the tokens that a summary prompt allows, None where it names no share.
+
+    >>> share_in(summary_prompt([], max_tokens=300)), share_in(summary_prompt([]))
+    (300, None)
+    """
+    rules = (line for line in prompt.splitlines() if not line.startswith("|"))
+    for line in rules:
+        for share in _SHARE.values():
+            before, after = share.split("{}")
+            if line.startswith(before) and line.endswith(after):
+                number = line[len(before) : len(line) - len(after)]
+                return int(number) if number.isdigit() else None
+    return None
+
+
 def _quote(message: Message) -> Iterator[str]:
     first, *rest = marked_text(message).splitlines()
     yield f"| {first}"
