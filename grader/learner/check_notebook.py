@@ -8,7 +8,8 @@ import traceback
 from pathlib import Path
 
 from grader.checks import CHECKS, Check, Result, seed_in_force
-from grader.feedback import BadInput, learners_part
+from grader.checks.failure import learners_part
+from grader.errors import BadInput
 from grader.learner.selftest import Functions, run_all
 from grader.notebooks.lab import LabNotebook, load_functions, notebook_files, read_notebook
 
@@ -59,11 +60,9 @@ def _only_notebook(path: Path) -> Path:
 
 
 def _lines(result: Result) -> list[str]:
-    """Return what is said of a check: one line, or the four of a failure, or an exception's own."""
-    if result.failure is not None:
-        return result.failure.lines
+    """Return what is said of a check: its lines, and the learner's own stack where there is one."""
     if result.error is None:
-        return [result.line]
+        return result.lines
     error = result.error
     shown = traceback.format_exception(type(error), error, learners_part(error.__traceback__))
-    return [result.line, "".join(shown).rstrip()]
+    return [*result.lines, "".join(shown).rstrip()]

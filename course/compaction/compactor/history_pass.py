@@ -30,7 +30,12 @@ from compaction.summary import (
     with_notice,
 )
 from compaction.summary.choice import Choice, Room, choose, parts_of, weight, weight_of_tokens
-from compaction.summary.extractive import bare_weight, own_room, render
+from compaction.summary.extractive import (
+    TARGET_PROSE,
+    bare_summary,
+    own_room,
+    render,
+)
 from compaction.summary.gather import gather
 from compaction.summary.one_pass import carry_fact
 
@@ -125,18 +130,20 @@ class _Pass:
         pieces = pieces_for_room(view, max(0, room), bare, min_segment_tokens, self.meter)
         if not pieces:
             raise _Abandoned("nothing to compress: all that is old is kept")
-        least = base + bare * len(pieces)
+        work = _Work(view, pieces, self)
+        least = self.meter.count(work.replaced([bare_summary("en")] * len(pieces)))
         if least > target:
             raise _Abandoned(
                 f"{target} tokens cannot be reached: {least} would remain, "
                 f"{base} of them in messages that are kept ({_kinds(view, self.meter)})"
             )
-        work = _Work(view, pieces, self)
         # Tokens of this meter for a token of the two-term default, on this history.
         ratio = max(0.1, 4 * self.before / max(1.0, weight(transcript(self.messages))))
         size = weight_of_tokens(target - least) / ratio
         for _ in range(_ATTEMPTS):
-            room_for_all = Room(size, size / 2, beside=False)
+            room_for_all = Room(
+                size, size / 2, beside=False, prose=TARGET_PROSE, users=TARGET_PROSE
+            )
             done = work.finish(work.summaries([room_for_all] * len(pieces), ratio))
             if done.after <= target:
                 return done
@@ -148,11 +155,8 @@ class _Pass:
 
     def bare_tokens(self) -> int:
         """Return what four headings with nothing below take, by this meter."""
-        bare = "\n".join(["Confirmed facts:\nnone"] * 4)
-        text = f"{SUMMARY_PREFIX}\n{bare}"
-        extra = int(bare_weight("en") - weight(bare))
-        one = [{"role": "user", "content": text + " " * max(0, extra)}]
-        return max(1, self.meter.count(one * 9) // 9 + 1)
+        one = {"role": "user", "content": f"{SUMMARY_PREFIX}\n{bare_summary('en')}"}
+        return self.meter.count([one])
 
 
 class _Work:

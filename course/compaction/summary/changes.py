@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compaction.grouping import pair_results
-from compaction.messages import Call, Message, calls_of
+from compaction.messages import Call, Message, calls_of, content_of
 from compaction.probes import fold
 from compaction.summary.outcome import took_place
 from compaction.summary.shell import changing_steps
@@ -72,6 +72,7 @@ _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _PATCHED = re.compile(
     r"\*\*\* (?:Update|Add|Delete) File: *(\S[^\n]*?)\s*(?:\n|\\n|$)|^\+\+\+ b/(\S+)", re.M
 )
+_NOTHING_TO_UNDO = re.compile(r"^\W*(?:error|failed|no )|not found|nothing to", re.IGNORECASE)
 _TAKES_BACK = re.compile(
     r"\bgit (?:checkout(?: \S+)? --|restore|checkout) (?P<path>[\w./-]+)"
     r"|\bgit (?P<all>reset --hard|stash\b(?! list| show)|checkout \.)"
@@ -109,15 +110,19 @@ def changes_of(pairs: Sequence[CallResult]) -> list[Change]:
         command = shell_command(pair.call, arguments)
         if command is not None:
             found = _after_shell(found, pair, command)
+        elif _is_undo(pair.call, arguments):
+            if pair.result is not None and not _NOTHING_TO_UNDO.search(content_of(pair.result)):
+                found = _without_last(found, _objects(pair.call, arguments))
         elif _changes_by_name(pair.call.name, arguments) and took_place(pair.result):
             objects = _objects(pair.call, arguments)
-            if "undo" in pair.call.name or str(arguments.get("command", "")).startswith("undo"):
-                found = _without_last(found, objects)
-                continue
             text = f"{pair.call.name} {fold(pair.call.arguments)}"[:LONGEST_CHANGE]
             short = f"{pair.call.name} {', '.join(objects)}"[:LONGEST_CHANGE]
             found.append(Change(pair.position, objects, text, short.strip()))
     return found
+
+
+def _is_undo(call: Call, arguments: Mapping[str, Any]) -> bool:
+    return "undo" in call.name.lower() or str(arguments.get("command", "")).startswith("undo")
 
 
 def _after_shell(found: list[Change], pair: CallResult, command: str) -> list[Change]:

@@ -29,10 +29,8 @@ from compaction.tokens import DEFAULT, count_chars
 _PER_TOKEN = 1 / DEFAULT.other
 _CJK_EXTRA = DEFAULT.cjk * _PER_TOKEN - 1
 _LINE_WEIGHT = 3  # "- " and the line's end
-_TASK_SHARE = 0.5  # at most, of the room, for requests and rules
-_CHANGE_SHARE = 0.3
-_PROSE_SHARE = 0.35  # with all of the above, before the index
-_SHORTEST = 32  # a line cut shorter than this says nothing
+_SHORTEST = 48  # requests are cut to no less; what then does not fit is left out
+_STUB = 12  # characters below which a cut line says nothing
 
 
 def weight(text: str) -> float:
@@ -73,6 +71,8 @@ class Room:
     size: float
     earlier: float
     beside: bool = True
+    prose: float = 0.3  # the share that goes to prose before the index
+    users: float = 0.5  # the same with more of the user's words
 
 
 @dataclass
@@ -135,6 +135,7 @@ class _Chooser:
             return 0
         self.chosen[line.text] = line
         self.learn(line.text)
+        self.known.add(line.short)
         cost = weight(line.text) + _LINE_WEIGHT
         self.left[id(self.rooms[line.stretch])] -= cost
         return cost
@@ -165,17 +166,20 @@ class _Chooser:
         spent = sum(self.put(line) for line in lines if line.rank == PINNED)
         spent += self.take_task([line for line in lines if line.rank == TASK], room)
         spent += self.take_changes([line for line in lines if line.rank == CHANGED], room)
-        bound = min(room.size * _PROSE_SHARE, self.left[id(room)] + spent)
+        bound = min(room.size * room.users, self.left[id(room)] + spent)
         rest = [line for line in lines if line.rank in (OPENING, SAID)]
-        conclusions = [line for line in lines if line.rank == CONCLUDED]
-        rest = sorted(rest, key=lambda line: line.rank) + conclusions[-1:]
-        for line in rest:
+        for line in sorted(rest, key=lambda line: line.rank):
             if spent + weight(line.text) + _LINE_WEIGHT <= bound:
                 spent += self.put(line)
+        bound = min(room.size * room.prose, self.left[id(room)] + spent)
+        for rank in (CONCLUDED, REPORTED):  # the newest conclusion, and the newest error
+            for line in [line for line in lines if line.rank == rank][-1:]:
+                if spent + weight(line.text) + _LINE_WEIGHT <= bound:
+                    spent += self.put(line)
 
     def take_task(self, lines: Sequence[Line], room: Room) -> float:
         """Take each request's first sentence and the rules; with little room, shortened."""
-        bound = min(room.size * _TASK_SHARE, self.left[id(room)])
+        bound = min(room.size * room.prose * 1.2, self.left[id(room)])
         needed = sum(weight(line.text) + _LINE_WEIGHT for line in lines)
         each = LONGEST_LINE
         if needed > bound and lines:
@@ -187,9 +191,9 @@ class _Chooser:
         spent = 0.0
         # The first request of the history leads; then the newest matter most.
         for line in [*lines[:1], *reversed(lines[1:])]:
-            text = _cut(line.text, each)
+            text = _cut(line.text, min(each, self.left[id(room)] - _LINE_WEIGHT))
             cost = weight(text) + _LINE_WEIGHT
-            if spent + cost > bound and spent:
+            if (spent + cost > bound and spent) or len(text) < min(_STUB, len(line.text)):
                 self.dropped.append(line.text)
                 continue
             if text != line.text:
@@ -199,7 +203,7 @@ class _Chooser:
 
     def take_changes(self, lines: Sequence[Line], room: Room) -> float:
         """Take the changes, the newest first; the older in short where room is little."""
-        bound = min(room.size * _CHANGE_SHARE, self.left[id(room)])
+        bound = min(room.size * room.prose, self.left[id(room)])
         shortest = sum(weight(line.short) + _LINE_WEIGHT for line in lines)
         spent = 0.0
         taken: list[Line] = []
@@ -251,17 +255,22 @@ class _Chooser:
                 if record.is_earlier:
                     self.dropped.append(entry.value)
                 continue
-            if entry.value != record.about:
-                self.entries.append(entry)
-            if not entry.is_command:
+            if entry.value == record.about:  # the call says it
+                call = f"{record.origin} {record.about}"
+                entry = Entry(call, record, is_command=True)
+            self.entries.append(entry)
+            if record.about or not entry.is_command:
                 self.opened.setdefault(place, set()).add(entry.label)
                 self.learn(record.about)
+                self.known.add(f"{record.origin} {record.about}")
             self.learn(entry.value)
             self.known.add(entry.value)
 
     def cost_of(self, entry: Entry, place: tuple[int, str, str]) -> float:
-        if entry.is_command:
+        if entry.is_command and not entry.record.about:
             return weight(entry.value) + _LINE_WEIGHT
+        if entry.is_command or entry.value == entry.record.about:
+            return weight(origin_of(entry.record, "en")) + _LINE_WEIGHT  # it opens its record
         cost = weight(entry.value) + 2 + 2 * (" " in entry.value)
         labels = self.opened.get(place)
         if labels is None:
@@ -280,5 +289,7 @@ def _cut(text: str, room: float) -> str:
     """Cut a line to a weight, at a word's end where there is one near."""
     if weight(text) <= room:
         return text
+    if room <= 0:
+        return ""
     cut = text[: int(room * len(text) / weight(text))]
     return cut[: cut.rindex(" ")] if " " in cut[len(cut) // 2 :] else cut

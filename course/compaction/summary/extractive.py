@@ -15,8 +15,6 @@ from compaction.summary.changes import call_results
 from compaction.summary.choice import Choice, Room, choose, weight, weight_of_tokens
 from compaction.summary.format import (
     FACTS,
-    HEADINGS,
-    HEADINGS_ZH,
     KEYS,
     NOTHING,
     PATHS,
@@ -28,9 +26,15 @@ from compaction.summary.prose import ASSISTANT, LONGEST_LINE, sentences
 from compaction.summary.records import Entry, Record, line_of, origin_of, record_of
 
 MAX_EXTRACT_CHARACTERS = 1600
-"""Upper bound of an extract's bodies; a short stretch gets a third of its own length."""
+"""Upper bound of an extract's bodies; a short stretch gets less, by its length."""
 
-EARLIER_CHARACTERS = 6400
+_SHARE = 9
+_LEAST_CHARACTERS = 80
+
+TARGET_PROSE = 0.2
+"""The share of a target's room that goes to prose before the index."""
+
+EARLIER_CHARACTERS = 4800
 """Room for what earlier summaries hold, beside the bound for new text."""
 
 
@@ -63,21 +67,20 @@ def own_room(messages: Sequence[Message]) -> Room:
     """Return the room that a stretch's extract takes when nobody sets one."""
     text = transcript(messages)
     scale = weight(text) / max(1, len(text))
-    bound = min(MAX_EXTRACT_CHARACTERS, max(240, len(text) // 3))
+    bound = min(MAX_EXTRACT_CHARACTERS, _LEAST_CHARACTERS + len(text) // _SHARE)
     return Room(bound * scale, EARLIER_CHARACTERS * scale)
 
 
 def room_of(tokens: int, messages: Sequence[Message]) -> Room:
     """Return the room that a summary of so many tokens has beside its headings."""
-    bare = bare_weight(language_of(messages))
+    bare = weight(bare_summary(language_of(messages))) + 1
     size = max(0.0, weight_of_tokens(tokens) - bare)
-    return Room(size, size / 2, beside=False)
+    return Room(size, size / 2, beside=False, prose=TARGET_PROSE, users=TARGET_PROSE)
 
 
-def bare_weight(language: str) -> float:
-    """Return the weight of the four headings, each with "none" below."""
-    headings = HEADINGS_ZH if language == "zh" else HEADINGS
-    return weight("\n".join(f"{heading}\n{NOTHING[language]}" for heading in headings)) + 1
+def bare_summary(language: str) -> str:
+    """Return a summary that says nothing: four headings, each with "none" below."""
+    return render_summary(dict.fromkeys(KEYS, NOTHING[language]), language)
 
 
 def render(choice: Choice, stretch: int) -> str:
@@ -88,12 +91,18 @@ def render(choice: Choice, stretch: int) -> str:
         if line.stretch == stretch:
             bodies[line.key].append(line.text)
     records: dict[tuple[str, str], list[Entry]] = {}
+    with_values = {
+        (entry.record.origin, entry.record.about)
+        for entry in choice.entries
+        if entry.record.stretch == stretch and not entry.is_command
+    }
     for entry in choice.entries:
         if entry.record.stretch == stretch:
-            if entry.is_command:
+            place = (entry.record.origin, entry.record.about)
+            if not entry.is_command:
+                records.setdefault(place, []).append(entry)
+            elif not entry.record.about or place not in with_values:
                 bodies[PATHS].append(entry.value)
-            else:
-                records.setdefault((entry.record.origin, entry.record.about), []).append(entry)
     for entries in sorted(records.values(), key=lambda entries: entries[0].record.position):
         # The heading that the record's best value belongs under holds all of it.
         key = PATHS if entries[0].is_path_or_command else FACTS

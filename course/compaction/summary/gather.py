@@ -112,7 +112,7 @@ def _add_message(
 
 def _add_call(material: Material, pair: CallResult, stretch: int) -> None:
     record = record_of(stretch, pair)
-    material.index.add_command(Record(stretch, pair.position, ""), command_of(pair))
+    material.index.add_command(record, command_of(pair))
     material.index.add_call(record, pair)
 
 
@@ -155,7 +155,9 @@ def _add_earlier(material: Material, message: Message, stretch: int, position: i
             record = Record(stretch, position, name, about, is_earlier=True)
             material.index.add_earlier(record, values, origin.startswith("the "))
         elif key == PATHS and not origin_in(line)[0]:
-            material.index.add_command(Record(stretch, position, "", is_earlier=True), line)
+            name, _, about = line.partition(" ")
+            record = Record(stretch, position, name, about, is_earlier=True)
+            material.index.add_command(record, line)
         else:
             rank = _rank_of(key, line, number == 0)
             material.lines.append(Line(key, rank, line, stretch, position, earlier=True))

@@ -40,6 +40,12 @@ _RULE = re.compile(
     r"|必须|不要|不得|不许|禁止|务必|只能|只许|至少|至多|最多|不能|请勿|仅",
     re.IGNORECASE,
 )
+_PLEASANTRY = re.compile(
+    r"(?:hi|hello|hey|yes|yeah|yep|no|sure|ok|okay|thanks?|thank you|great|perfect|good|alright"
+    r"|fine|right|correct|got it|please|go ahead|sorry)\b|你好|您好|谢谢|可以|[好是行嗯]",
+    re.IGNORECASE,
+)
+_LONGEST_PLEASANTRY = 30
 _ERROR = re.compile(r"\berror\b|\bfail(?:ed|ure|s)?\b|exception|错误|失败", re.IGNORECASE)
 
 ASSISTANT = {"en": "(assistant) ", "zh": "（助手）"}
@@ -71,6 +77,15 @@ def is_rule(sentence: str) -> bool:
     return bool(_RULE.search(sentence))
 
 
+def is_pleasantry(sentence: str) -> bool:
+    """Say whether a sentence only greets, thanks or agrees: it asks for nothing by itself.
+
+    >>> is_pleasantry("Hi there!"), is_pleasantry("Yes, please."), is_pleasantry("Fix calc.py.")
+    (True, True, False)
+    """
+    return bool(_PLEASANTRY.match(sentence)) and len(sentence) <= _LONGEST_PLEASANTRY
+
+
 def is_done(sentence: str) -> bool:
     """Say whether the assistant says that something was changed."""
     return bool(_DONE.match(sentence))
@@ -78,13 +93,15 @@ def is_done(sentence: str) -> bool:
 
 def user_lines(message: Message, stretch: int, position: int) -> Iterator[Line]:
     """Yield the user's sentences: the request first, explicit rules, pins, then the rest."""
-    for number, sentence in enumerate(sentences(content_of(message))):
+    number = -1  # of the sentence, not counting greetings
+    for sentence in sentences(content_of(message)):
+        number += number >= 0 or not is_pleasantry(sentence)
         if PIN.search(sentence):
             rank = PINNED
         elif number == 0 or is_rule(sentence):
             rank = TASK
         else:
-            rank = OPENING if number < _OPENING_SENTENCES else SAID
+            rank = OPENING if 0 < number < _OPENING_SENTENCES else SAID
         yield Line(FACTS, rank, sentence[:LONGEST_LINE], stretch, position)
 
 
@@ -104,8 +121,10 @@ def assistant_lines(message: Message, stretch: int, position: int, mark: str) ->
 
 def error_lines(text: str, origin: str, stretch: int, position: int) -> Iterator[Line]:
     """Yield the last line of a result that reports an error, with its origin."""
-    errors = [line for line in text.splitlines() if _ERROR.search(line)]
-    for error in errors[-1:]:
+    ends = [match.start() for match in _ERROR.finditer(text)]
+    if ends:
+        start = text.rfind("\n", 0, ends[-1]) + 1
+        error = text[start:].partition("\n")[0]
         yield Line(FACTS, REPORTED, f"{origin} {fold(error)}"[:LONGEST_LINE], stretch, position)
 
 

@@ -57,12 +57,28 @@ class Entry:
 
     @property
     def score(self) -> float:
-        """The chance of being used per token: what is seen often and what was written is needed."""
-        return (1 + 4 * self.is_written + min(self.times, 5)) / (len(self.value) + 8)
+        """The chance of being used per token.
+
+        What is seen often and what somebody wrote is needed; a number or an id cannot be
+        guessed, a word of the trade can.
+        """
+        seen = 1 + 4 * self.is_written + min(self.times, 5)
+        return seen * _chance_by_shape(self.value) / (len(self.value) + 8)
 
     @property
     def is_path_or_command(self) -> bool:
         return bool(_IS_PATH_OR_COMMAND.search(self.value))
+
+
+_DIGIT = re.compile(r"\d")
+_ID = re.compile(r"[A-Za-z]\w*_\w*\d\d\d")
+
+
+def _chance_by_shape(value: str) -> float:
+    """Return how much likelier than others a value of this shape is used again."""
+    if _ID.search(value):
+        return 3.0
+    return 1.0 if _DIGIT.search(value) or "/" in value else 0.5
 
 
 @dataclass
@@ -102,7 +118,10 @@ class Index:
         self._supersede(record, found)
 
     def add_command(self, record: Record, command: str) -> None:
-        """Add a call as a line: the key for asking again."""
+        """Add a call as a line: the key for asking again.
+
+        Where its record has values, their line names the call as well.
+        """
         entry = self._entry(record, command, "", is_written=True)
         entry.is_command = True
         entry.times += 3 * record.is_earlier
@@ -180,7 +199,7 @@ def _leaves(data: Any) -> Iterator[tuple[str, str]]:
         label, node = level.pop()
         if isinstance(node, dict):
             for key, value in reversed(node.items()):
-                looks_like_id = is_value(str(key)) and any(c.isdigit() for c in str(key))
+                looks_like_id = is_value(str(key)) and sum(c.isdigit() for c in str(key)) > 2
                 level.append((label if looks_like_id else str(key), value))
                 if looks_like_id:
                     level.append((label, str(key)))

@@ -168,7 +168,8 @@ def _changed_by(
         is_sent = any(w in ("POST", "PUT", "PATCH", "DELETE") or w == "--post-data" for w in rest)
         is_sent = is_sent or any(w in ("-d", "--data", "--json", "-F") for w in rest)
         saved = [rest[n + 1] for n, w in enumerate(rest[:-1]) if w in ("-o", "-O", "--output")]
-        return tuple(plain[:1]) if is_sent else (tuple(saved) or written or None)
+        addresses = tuple(word for word in plain if "://" in word or "/" in word)
+        return addresses[:1] if is_sent else (tuple(saved) or written or None)
     if name in ("psql", "mysql", "sqlite3"):
         return tuple(plain[:1]) if _SQL_CHANGE.search(" ".join([*rest, *bodies])) else None
     verbs = _VERBS_OF.get(name)

@@ -39,10 +39,21 @@ def values_in(text: str) -> list[str]:
     >>> values_in("run `pnpm build:calc`, and/or wait 10 s")
     ['pnpm build:calc']
     """
-    found = [value for word in _WORD.findall(text) if (value := _value_of(word))]
-    for match in _QUOTED.finditer(text):
-        found += phrases_in(match[1] or match[2])
+    found: list[str] = []
+    for chunk in dict.fromkeys(text.split()):
+        found += _values_of_chunk(chunk) if len(chunk) <= LONGEST_VALUE else _values_of(chunk)
+    if '"' in text or "`" in text:
+        for match in _QUOTED.finditer(text):
+            found += phrases_in(match[1] or match[2])
     return list(dict.fromkeys(found))
+
+
+def _values_of(chunk: str) -> tuple[str, ...]:
+    """Return the values of a text without white space: no value goes across any."""
+    return tuple(value for word in _WORD.findall(chunk) if (value := _value_of(word)))
+
+
+_values_of_chunk = lru_cache(maxsize=1 << 16)(_values_of)  # histories repeat their words
 
 
 def phrases_in(text: str) -> list[str]:
@@ -56,7 +67,6 @@ def phrases_in(text: str) -> list[str]:
     return [folded] if is_phrase else []
 
 
-@lru_cache(maxsize=1 << 16)  # histories repeat their words
 def _value_of(word: str) -> str:
     """Return a word without the punctuation at its ends when it is a value, else ``""``."""
     value = word if word.startswith(_PATH_BEGINNINGS) else word.strip("./+~#:@")

@@ -378,7 +378,7 @@ def test_an_extract_names_facts_changes_open_items_and_keys():
         ),
         said("[ ] add a test\nNext: look at multiply."),
     ]
-    sections = parse_summary(extract(history))
+    sections = parse_summary(extract(history, max_tokens=200))
     assert "Remember: build with `pnpm build:calc`." in sections[FACTS]
     assert "divide has no guard for zero." in sections[FACTS]
     assert "ERROR: divide by zero" in sections[FACTS]
