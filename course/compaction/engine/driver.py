@@ -11,6 +11,7 @@ from typing import Any
 
 from compaction.budget import Counter, Row, budget_table
 from compaction.calibration import meter
+from compaction.compactor import compact_history
 from compaction.engine.costs import BreakEven, Prices, break_even
 from compaction.engine.decide import Decision, Lines, Room, check_whole, make_room
 from compaction.engine.events import ContextExceeded, Event, Pass, number_of
@@ -34,7 +35,6 @@ from compaction.messages import Call, Message, problems
 from compaction.observing import prompt_tokens
 from compaction.probes import Probe, ProbeReport, fold, pinned_probes, verify
 from compaction.summary import Compaction, Summarizer, extract
-from compaction.summary import compact as compact_history
 
 Compactor = Callable[[list[Message]], Compaction | list[Message]]
 """Makes a history shorter; returns a Compaction, or the new messages alone."""
@@ -46,6 +46,9 @@ the provider's prompt cache; a pass that saves less is due again soon."""
 BACK_OFF = 0.05
 """After a routine pass that was given up, the threshold is not tried again before the estimate
 has grown by this share of the window."""
+
+TARGET_SHARE = 0.75
+"""A pass with a target brings a request down to this share of the threshold."""
 
 CUT_OFF_NOTE = "[cut off here: the reply reached its length limit]"
 """Stands at the end of an answer that was cut off, so that nobody takes it for whole."""
@@ -73,9 +76,9 @@ class Engine:
     ``observe`` takes in the usage of every reply. What rides along on every request, the system
     prompt and the tool schemas, is counted with it; ``overhead`` (tokens) replaces the count of
     the schemas where the number is known. ``compact`` makes a history shorter; without one it
-    is :func:`compaction.summary.compact` with ``summarize``, ``keep_recent``, the same counter,
-    and all facts that the user pinned, kept across passes (``probes`` adds those of an earlier
-    session). ``budget_table`` and ``make_room`` may be replaced by your own. A counter with
+    is :func:`compaction.compactor.compact_history` with ``summarize``, ``keep_recent``, the same
+    counter, and all facts that the user pinned, kept across passes (``probes`` adds those of an
+    earlier session). ``budget_table`` and ``make_room`` may be replaced by your own. A counter with
     ``at_most`` decides by that; whether a pass helped is judged by its ``count``.
 
     ``results`` is a folder for results that are larger than what is free: the whole result goes
@@ -406,8 +409,17 @@ class Engine:
         def compact(messages: list[Message]) -> Compaction:
             nonlocal tried
             before = last if self._has_one_count else self._plain_count(messages, extras)
-            min_gain = MIN_GAIN if decided == Decision.COMPACT_THRESHOLD else 0.0
-            tried = self._try(messages, before, extras, min_gain=min_gain)
+            routine = decided == Decision.COMPACT_THRESHOLD
+            # Summaries at their own size gain less and less. Where that was not enough the last
+            # time, or nothing may fail now, they have to share what a target leaves them.
+            shared = not routine or self._try_again_at > 0
+            tried = self._try(
+                messages,
+                before,
+                extras,
+                min_gain=MIN_GAIN if routine else 0.0,
+                target_tokens=self._target_of(messages, last) if shared else None,
+            )
             return tried.attempt
 
         def decide(estimate: int) -> Decision:
@@ -445,6 +457,15 @@ class Engine:
         decision = self.lines.decide(estimate)
         waits = decision == Decision.COMPACT_THRESHOLD and estimate < self._try_again_at
         return Decision.SEND if waits else decision
+
+    def _target_of(self, messages: list[Message], estimate: int, request: float = 0) -> int:
+        """Return to how many tokens the messages have to come down, for a request of that size.
+
+        Without a size the request is to stay well below the threshold. What rides along stays
+        as it is: the messages have to give all of it.
+        """
+        request = request or TARGET_SHARE * self.lines.line_of(Decision.COMPACT_THRESHOLD)
+        return max(1, int(self.counter.count(messages) - (estimate - request)))
 
     def _try(
         self,
@@ -492,10 +513,9 @@ class Engine:
     def _make_shorter(self, target: int, extras: Sequence[Message]) -> bool:
         """Compact until a request has at most ``target`` tokens; return whether it does."""
         while (estimate := self._count(self._history, extras)) > target:
-            # What rides along stays: the messages have to give all of it.
-            messages = self.counter.count(self._history) - (estimate - target)
             before = self._plain_count(self._history, extras)
-            tried = self._try(self._history, before, extras, target_tokens=max(1, messages))
+            goal = self._target_of(self._history, estimate, target)
+            tried = self._try(self._history, before, extras, target_tokens=goal)
             passed = tried.failed or self._adopt(tried)
             after = self._count(self._history, extras)
             self._tell("pass", after, self.lines.decide(after), passed.line, passed=passed)
@@ -575,13 +595,21 @@ class Engine:
         )
 
     def _compact_by_summary(self, messages: list[Message]) -> Compaction:
-        return compact_history(
-            messages,
-            self.summarize,
-            keep_recent=self.keep_recent,
-            meter=self.counter,
-            probes=self.probes,
-        )
+        def compact(target_tokens: int | None) -> Compaction:
+            return compact_history(
+                messages,
+                self.summarize,
+                target_tokens=target_tokens,
+                min_gain=self.min_gain,
+                keep_recent=self.keep_recent,
+                meter=self.counter,
+                probes=self.probes,
+            )
+
+        done = compact(self.target_tokens)
+        if self.target_tokens and "cannot be reached" in (done.abandoned or ""):
+            return compact(None)  # what can be had is better than nothing
+        return done
 
     # Asking the model.
 
