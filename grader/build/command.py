@@ -19,8 +19,8 @@ from typing import Any
 from compaction.files import write_whole
 from grader.build.labs import BuildError, Stale, fill_lab
 from grader.build.lessons import execute_lessons, lessons
+from grader.errors import BadInput
 from grader.exercises import SLUGS
-from grader.feedback import BadInput
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from grader.build.place_starters import RegionError, cell_name, fill, match_regions, place
 from grader.checks import CHECKS
+from grader.errors import BadInput
 from grader.exercises import IMPORTS, SLUGS
-from grader.feedback import BadInput
 from grader.notebooks.write import METADATA as METADATA
 from grader.notebooks.write import render as render
 

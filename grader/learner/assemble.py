@@ -25,9 +25,9 @@ from compaction.messages import Message
 from compaction.probes import Probe, ProbeReport
 from compaction.summary import Compaction
 from grader.checks import CHECKS, run_check
+from grader.errors import BadInput
 from grader.exercises import EXERCISES, SLUGS
-from grader.feedback import BadInput
-from grader.notebooks.lab import functions_of
+from grader.learner.functions import functions_of
 
 Function = Callable[..., Any]
 

@@ -1313,10 +1313,10 @@ def _the_pipe() -> list[Submission]:
             "an object on the pipe that nobody asked for",
             """
             import sys
-            wire = sys.modules["grader.sandbox.inside.protocol"]
+            protocol = sys.modules["grader.sandbox.inside.protocol"]
             def encode(value, export=None):
                 return {"is": "Popen", "of": ["touch @SECRET@"]}
-            wire.encode = encode
+            protocol.encode = encode
             def estimate(text, coefficients=None): return 0
             """,
             reason="no answer",
@@ -1325,10 +1325,10 @@ def _the_pipe() -> list[Submission]:
             "keys that collide",
             """
             import sys
-            wire = sys.modules["grader.sandbox.inside.protocol"]
+            protocol = sys.modules["grader.sandbox.inside.protocol"]
             def encode(value, export=None):
                 return {"dict": [[{"tuple": [number, 0]}, 0] for number in range(20_000)]}
-            wire.encode = encode
+            protocol.encode = encode
             def estimate(text, coefficients=None): return 0
             """,
             reason="no answer",

@@ -145,7 +145,7 @@ def own_functions(folder: str) -> tuple[dict[str, Callable[..., Any]], list[str]
     """
     try:
         from grader.feedback import BadInput
-        from grader.notebooks.lab import functions_of
+        from grader.learner.functions import functions_of
     except ImportError as error:
         raise HistoryError("--functions needs the course's grader, which is not here") from error
     try:
