@@ -436,6 +436,10 @@ class Agent:
             return
         if passed.abandoned is None:
             self._passes.append((self._before, len(self.history)))
+        if passed.abandoned is not None and event.kind == "pass":
+            used = f"{100 * event.share:.0f} % of the window in use"
+            self.listener.note(f"{passed.line}; going on with {used}")
+            return
         self.listener.note(passed.line)
         if self.prices is not None and passed.abandoned is None:
             self.listener.note(self._what_it_costs(passed, self.prices))
