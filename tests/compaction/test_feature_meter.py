@@ -281,23 +281,24 @@ def test_cases_of_usage(case, make):
 
 
 def test_the_next_request_of_real_sessions():
-    """Texts of the recorded sizes, observed call by call as an agent would."""
+    """Texts of the recorded sizes, observed call by call as an agent would.
+
+    The first request of a segment is left out: the figures lack what was retained.
+    """
     words = "The next step is to read `src/main.py` and to run the tests again. "
     errors = []
     meter, history, segment = FeatureMeter(), [], None
     for row in usage_by_call():
-        if (row.session, row.segment) != segment:
-            segment, history = (row.session, row.segment), []
+        begins = (row.session, row.segment) != segment
+        segment, history = (row.session, row.segment), [] if begins else history
         count = max(1, row.new_messages)
         cuts = [row.new_other_chars * i // count for i in range(count + 1)]
-        texts = [(words * (1 + (high - low) // len(words)))[: high - low]
-                 for low, high in pairwise(cuts)]  # fmt: skip
-        history = history + [user(text) for text in texts]
-        if row.call > 0:
+        sizes = [high - low for low, high in pairwise(cuts)]
+        history = history + [user((words * (1 + size // len(words)))[:size]) for size in sizes]
+        if not begins:
             errors.append(abs(meter.count(history) - row.prompt_tokens) / row.prompt_tokens)
         meter.observe(history, {"prompt_tokens": row.prompt_tokens})
         if row.call % 50 == 49:
             meter.calibrate()
     assert len(errors) > 800
-    assert sorted(errors)[len(errors) // 2] < 0.003
-    assert fmean(errors) < 0.01
+    assert fmean(errors) < 0.003
