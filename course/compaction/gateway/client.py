@@ -26,7 +26,7 @@ def summarize_with(
     observe: Callable[[list[Message], Any], object] | None = None,
     room_tokens: int | None = None,
     count: Callable[[list[Message]], int] | None = None,
-) -> Callable[[list[Message]], str]:
+) -> Callable[..., str]:
     """Return a summariser that asks a model through the ``openai`` client, one request a stretch.
 
     The stretch goes out as data inside ``summary_prompt``, without tools. A request of more than
@@ -35,34 +35,37 @@ def summarize_with(
     errors pass through; SummaryError is raised for a reply that is no finished text (a tool call,
     nothing but thoughts, or cut off at its length limit), so that ``compact`` abandons and says
     why. ``observe`` is called with the messages sent and the reply's usage, which may be None:
-    what a compaction costs is part of the account.
+    what a compaction costs is part of the account. Under a target the summariser is told its
+    share, and the request names it.
     """
     options: dict[str, Any] = {} if timeout_s is None else {"timeout": timeout_s}
     ask = reply_with(client, model, **options)
 
-    def summarize(messages: list[Message]) -> str:
+    def summarize(messages: list[Message], max_tokens: int | None = None) -> str:
         from compaction.summary import language_of
 
         chosen = language_of(messages) if language == "auto" else language
-        summaries = list(summaries_of(messages, chosen))
+        summaries = list(summaries_of(messages, chosen, max_tokens))
         return summaries[0] if len(summaries) == 1 else join_summaries(summaries, chosen)
 
-    def summaries_of(messages: Sequence[Message], chosen: str) -> Iterator[str]:
+    def summaries_of(
+        messages: Sequence[Message], chosen: str, max_tokens: int | None
+    ) -> Iterator[str]:
         from compaction.summary import summary_prompt
 
-        sent: list[Message] = [{"role": "user", "content": summary_prompt(messages, chosen)}]
+        prompt = summary_prompt(messages, chosen, max_tokens=max_tokens)
+        sent: list[Message] = [{"role": "user", "content": prompt}]
         halves = _halves(messages)
-        if room_tokens is not None and halves and size_of(sent) > room_tokens:
-            yield from (text for half in halves for text in summaries_of(half, chosen))
-            return
-        try:
-            text = summary_in(sent)
-        except Exception as error:
-            if read_overflow(error) is None or not halves:
-                raise
-            yield from (text for half in halves for text in summaries_of(half, chosen))
-            return
-        yield text
+        in_parts = room_tokens is not None and bool(halves) and size_of(sent) > room_tokens
+        if not in_parts:
+            try:
+                yield summary_in(sent)
+                return
+            except Exception as error:
+                if read_overflow(error) is None or not halves:
+                    raise
+        for half in halves:
+            yield from summaries_of(half, chosen, max_tokens and max(1, max_tokens // 2))
 
     def size_of(sent: list[Message]) -> int:
         return count(sent) if count is not None else estimate(str(sent[0]["content"]))
