@@ -408,7 +408,13 @@ class Agent:
         )
 
     def _summarize(self, messages: list[Message]) -> str:
-        summarize = summarize_with(self.connection.client, self.connection.model)
+        summarize = summarize_with(
+            self.connection.client,
+            self.connection.model,
+            # The summary itself needs room as well.
+            room_tokens=self.engine.lines.room * 3 // 4,
+            count=self.parts.counter.count,
+        )
         try:
             return ask_patiently(lambda heard: summarize(messages), self.listener, self.reason)
         except SummaryError:

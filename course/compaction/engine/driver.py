@@ -277,11 +277,11 @@ class Engine:
         With ``target_tokens`` the history is to come down to that many tokens of messages.
         """
         self._look_for_open_calls()
-        self._last_estimate = self._count(self._history)
+        estimate = self._count(self._history)
         before = self._plain_count(self._history)
         tried = self._try(self._history, before, target_tokens=target_tokens)
         passed = tried.failed or self._adopt(tried)
-        estimate = self._last_estimate if passed.abandoned else self._count(self._history)
+        self._last_estimate, estimate = estimate, self._count(self._history)
         self._tell("manual pass", estimate, self.lines.decide(estimate), passed.line, passed=passed)
         return passed
 
@@ -662,7 +662,7 @@ class Engine:
             raise ContextExceeded(reason, estimate, self.lines, decision, self.budget(extras))
         window = overflow.window
         if window is None and overflow.excess is not None:
-            window = max(1, estimate - overflow.excess)
+            window = overflow.target(estimate)
         if window is not None and window != self.lines.window:
             reserve = min(self.lines.reserve, window // 4)
             self.lines = replace(self.lines, window=window, reserve=reserve)

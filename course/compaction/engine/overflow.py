@@ -39,7 +39,7 @@ class Overflow:
         """Return to how many tokens a request has to come down, counted as ``estimate`` was.
 
         Where the gateway counts more than the estimate, the target shrinks by the same ratio;
-        where it names no figure, a fifth goes.
+        where it names the excess alone, two thirds go at most; without a figure, a fifth.
 
         >>> Overflow(window=8000).target(estimate=9000, reserve=1000)
         7000
@@ -48,7 +48,8 @@ class Overflow:
         """
         if self.window is None:
             if self.excess is not None:
-                return max(1, estimate - self.excess - reserve)
+                # A gateway that counts more than the estimate names more than there is to give.
+                return max(1, estimate // 3, estimate - self.excess - reserve)
             return max(1, estimate * 4 // 5)
         room = max(1, self.window - max(reserve, self.reply or 0))
         scale = min(1.0, estimate / self.request) if self.request else 1.0
