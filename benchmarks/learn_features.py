@@ -4,8 +4,8 @@
 
 PIECES holds one JSON object a line: ``kind``, ``source``, ``text``, and ``counts`` (tokenizer ->
 tokens). One weight a feature is fitted to all tokenizers at once, by least squares of the
-relative error, none below zero; one that the pieces are too few for is given. A weight's spread
-is how far each tokenizer's own lies from it.
+relative error, none below zero; one that the pieces are too few for is given. Each tokenizer's
+factors on the weights are fitted in the same way, drawn towards 1.
 The report says how well the weights do on what they were not learned from: each tokenizer, each
 kind and each source in turn is left out. Without ``--out`` nothing is written.
 """
@@ -30,10 +30,9 @@ RIDGE = 1e-4
 GIVEN = {"letters of long runs": 0.25}
 """Too rare in the pieces to be learned: what no vocabulary holds costs a quarter a letter."""
 
-PRIOR_SPREAD, COMMON_SPREAD = 0.35, 0.13
-"""How far one tokenizer's weights are first thought to lie from the common ones."""
-
-LEAST_SPREAD, MOST_SPREAD = 0.10, 0.60
+PRIOR_SPREAD, COMMON_SPREAD, NOISE = 0.35, 0.13, 0.08
+"""How far a tokenizer's weights are first thought to lie from the common ones (each, and all of
+them together), and a piece's tokens from what any weights say: fractions."""
 
 
 class Pieces(NamedTuple):
@@ -91,16 +90,9 @@ def factors_of(features: Any, tokens: Any, weights: Any) -> Any:
     # A column for the factor that all features share; the others deviate from it.
     rows = np.column_stack([costs.sum(axis=1), costs])
     spread = np.array([COMMON_SPREAD] + [PRIOR_SPREAD] * len(weights))
-    noise = 0.08
-    gram = rows.T @ rows / noise**2 + np.diag(spread**-2.0)
-    shift = np.linalg.solve(gram, rows.T @ (1 - costs.sum(axis=1)) / noise**2)
+    gram = rows.T @ rows / NOISE**2 + np.diag(spread**-2.0)
+    shift = np.linalg.solve(gram, rows.T @ (1 - costs.sum(axis=1)) / NOISE**2)
     return 1 + shift[0] + shift[1:]
-
-
-def spreads(pieces: Pieces, weights: Any) -> Any:
-    """Return how far the tokenizers' own weights lie from the common ones, as fractions."""
-    factors = np.array([factors_of(pieces.features, column, weights) for column in pieces.tokens.T])
-    return np.clip(np.sqrt(((factors - 1) ** 2).mean(axis=0)), LEAST_SPREAD, MOST_SPREAD)
 
 
 def mean_error(features: Any, tokens: Any, weights: Any) -> float:
@@ -128,14 +120,24 @@ def left_out_by_tokenizer(pieces: Pieces) -> dict[str, float]:
     return errors
 
 
-def record(weights: Any, spread: Any) -> str:
+def record(pieces: Pieces, weights: Any, factors: Any) -> str:
     """Return the data file's text: three significant digits are more than the data can tell."""
     learned = {
-        name: {"tokens": round(float(weight), 3), "spread": round(float(deviation), 2)}
-        for name, weight, deviation in zip(FEATURES, weights, spread, strict=True)
+        "about": "Tokens a feature, and what each tokenizer charges as a share of them. "
+        "Written by benchmarks/learn_features.py; never edited.",
+        "tokens": by_feature(weights, 3),
+        "factors": {
+            tokenizer: by_feature(row, 2)
+            for tokenizer, row in zip(pieces.tokenizers, factors, strict=True)
+        },
     }
-    about = "Tokens a feature, and the spread between tokenizers; see data/README.md."
-    return json.dumps({"about": about, "features": learned}, indent=1) + "\n"
+    return json.dumps(learned, indent=1) + "\n"
+
+
+def by_feature(values: Any, digits: int) -> dict[str, float]:
+    """Return rounded values by the name of the feature."""
+    rounded = (round(float(value), digits) for value in values)
+    return dict(zip(FEATURES, rounded, strict=True))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -153,10 +155,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
 
     weights = learn(pieces.features, pieces.tokens)
-    spread = spreads(pieces, weights)
+    factors = [factors_of(pieces.features, column, weights) for column in pieces.tokens.T]
     print(f"{len(pieces.kinds)} pieces, {len(pieces.tokenizers)} tokenizers")
-    for name, weight, deviation in zip(FEATURES, weights, spread, strict=True):
-        print(f"  {name:<26} {weight:7.3f} tokens, spread {deviation:.2f}")
+    for index, name in enumerate(FEATURES):
+        own = [row[index] for row in factors]
+        print(f"  {name:<26} {weights[index]:6.3f} tokens, times {min(own):.2f} to {max(own):.2f}")
     everything = mean_error(pieces.features, pieces.tokens, weights)
     print(f"error a piece, learned from all:  {everything:.1%}")
     print(f"with its kind left out:           {left_out_by_group(pieces, pieces.kinds):.1%}")
@@ -164,7 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name, error in left_out_by_tokenizer(pieces).items():
         print(f"  {name:<10} left out: {error:.1%}")
     if options.out is not None:
-        write_whole(options.out, record(weights, spread))
+        write_whole(options.out, record(pieces, weights, factors))
     return 0
 
 

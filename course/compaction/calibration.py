@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from compaction.attachments import file_tokens
 from compaction.feature_meter import FeatureMeter as FeatureMeter  # handed on
 from compaction.messages import Message, image_count, marked_text, tools_text
 from compaction.observing import GrowingHistory, prompt_tokens
@@ -229,22 +230,28 @@ def _ridge(
 
 
 class Size(NamedTuple):
-    """What a stretch of history measures: characters and images."""
+    """What a stretch of history measures: characters, images, and the tokens of its files."""
 
     cjk: int = 0
     other: int = 0
     images: int = 0
+    file_tokens: int = 0
 
     def plus(self, more: Size) -> Size:
-        return Size(self.cjk + more.cjk, self.other + more.other, self.images + more.images)
+        return Size(*(mine + its for mine, its in zip(self, more, strict=True)))
 
     def minus(self, less: Size) -> Size:
-        return Size(self.cjk - less.cjk, self.other - less.other, self.images - less.images)
+        return Size(*(mine - its for mine, its in zip(self, less, strict=True)))
 
     def tokens(self, coefficients: Coefficients) -> float:
-        """Return the unrounded estimate, images included."""
+        """Return the unrounded estimate, images and files included."""
         text_tokens = coefficients.cjk * self.cjk + coefficients.other * self.other
-        return text_tokens + IMAGE_TOKENS * self.images
+        return text_tokens + self.attached
+
+    @property
+    def attached(self) -> int:
+        """The tokens of images, at their flat price, and of files."""
+        return IMAGE_TOKENS * self.images + self.file_tokens
 
 
 def size_of(message: Mapping[str, Any]) -> Size:
@@ -254,7 +261,7 @@ def size_of(message: Mapping[str, Any]) -> Size:
     Size(cjk=2, other=7, images=0)
     """
     chars: Chars = count_chars(marked_text(message))
-    return Size(chars.cjk, chars.other, image_count([message]))
+    return Size(chars.cjk, chars.other, image_count([message]), file_tokens(message))
 
 
 def size_of_tools(tools: Sequence[Mapping[str, Any]] | None) -> Size:
@@ -337,8 +344,8 @@ class TokenMeter:
         tokens = prompt_tokens(usage, size.tokens(self._prior))
         if tokens is None:
             return
-        # An image has its own flat price; a sample is about characters.
-        text_tokens = max(1, tokens - IMAGE_TOKENS * size.images)
+        # Images and files have prices of their own; a sample is about characters.
+        text_tokens = max(1, tokens - size.attached)
         self.samples.append(Sample(size.cjk, size.other, text_tokens))
         self._anchor = _Anchor(self._history.beginning(len(messages)), size, tokens)
 

@@ -4,17 +4,17 @@ A text goes in; a vector of counts comes out, in the order of ``FEATURES``. A to
 knows words pays for runs (a word, a number, an indent), and for scripts it knows less well by
 the character. ``weights`` returns what each costs, in tokens, as exact tokenizers charge it.
 
-The text is encoded as UTF-8 first. The leading byte of a character names its script well
-enough, and bytes can be translated and counted without a loop.
+The leading byte of a character in UTF-8 names its script well enough. Bytes are translated, and
+large integers compared bit by bit, without a loop; long texts are counted with numpy instead, to
+the same figures.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 Vector = tuple[float, ...]
 
@@ -32,9 +32,10 @@ FEATURES = (
 
 # One class for each character. The order matters: letters come first, white space is adjacent.
 _LOWER, _UPPER, _LATIN, _DIGIT, _PUNCTUATION, _BLANK, _LINE_END = range(7)
-_HAN, _KANA, _HANGUL, _CYRILLIC, _GREEK, _INDIC, _SYMBOL, _BEYOND = range(7, 15)
+_HAN, _KANA, _HANGUL, _CYRILLIC, _GREEK, _INDIC, _SYMBOL, _BEYOND, _NOTHING = range(7, 16)
 _LETTERS = (_LOWER, _UPPER, _LATIN)
 _WHITE_SPACE = (_BLANK, _LINE_END)
+_OF_NO_SCRIPT = bytes([_LOWER, _UPPER, _DIGIT, _PUNCTUATION, _BLANK, _LINE_END])
 _SCRIPTS = (_HAN, _KANA, _HANGUL, _CYRILLIC, _LATIN, _GREEK, _INDIC, _SYMBOL, _BEYOND)
 
 # The last leading byte of each class in UTF-8, ascending. Kana comes with CJK punctuation and
@@ -60,25 +61,32 @@ _LONG_TEXT = 200_000
 _BLOCK = 1 << 17
 
 
-class Weight(NamedTuple):
-    """What a feature costs in tokens, and how far tokenizers differ in it, as a fraction."""
-
-    tokens: float
-    spread: float
-
-
 @cache
-def weights() -> tuple[Weight, ...]:
-    """Return the learned cost of each feature, in the order of ``FEATURES``.
+def weights() -> Vector:
+    """Return the tokens of each feature, in the order of ``FEATURES``.
 
     ``benchmarks/learn_features.py`` learned them from exact counts of nine tokenizers.
 
     >>> len(weights()) == len(FEATURES)
     True
     """
+    return tuple(_learned()["tokens"][name] for name in FEATURES)
+
+
+@cache
+def factors() -> tuple[Vector, ...]:
+    """Return what each of the nine tokenizers charges for each feature, as a share of its weight.
+
+    >>> len(factors()), len(factors()[0]) == len(FEATURES)
+    (9, True)
+    """
+    rows = _learned()["factors"].values()
+    return tuple(tuple(row[name] for name in FEATURES) for row in rows)
+
+
+def _learned() -> Any:
     path = files("compaction").joinpath("data", "feature_weights.json")
-    learned = json.loads(path.read_text(encoding="utf-8"))["features"]
-    return tuple(Weight(learned[name]["tokens"], learned[name]["spread"]) for name in FEATURES)
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def count_features(text: str) -> Vector:
@@ -91,13 +99,16 @@ def count_features(text: str) -> Vector:
     >>> counted["digits"], counted["Han"]
     (2, 2)
     """
-    if len(text) <= _LONG_TEXT:
-        return _count_bytes(_classes(text))
-    return _count_array(_classes(text))
+    if len(text) > _LONG_TEXT:
+        try:
+            return _count_long(text)
+        except UnicodeEncodeError:  # a lone surrogate is a character too, but has no UTF-16 form
+            pass
+    return _count_short(text)
 
 
 def _classes(text: str) -> bytes:
-    """Return one byte a character, its class; a lone surrogate is a character too."""
+    """Return one byte a character, its class."""
     return text.encode("utf-8", "surrogatepass").translate(_class_table(), _CONTINUATION)
 
 
@@ -122,61 +133,87 @@ def _class_table() -> bytes:
     return bytes(table)
 
 
-def _count_bytes(classes: bytes) -> Vector:
-    """Count with the methods of bytes: quick on short texts, and nothing has to be loaded."""
-    long_runs = _long_runs().findall(classes)
-    white_space = classes.translate(_white_space_table())
+def _count_short(text: str) -> Vector:
+    """Count with integers as rows of bits: quick on short texts, and nothing has to be loaded."""
+    classes = _classes(text)
+
+    def where(*chosen: int) -> int:
+        # A byte of 1 for each character of these classes, the first one lowest.
+        return int.from_bytes(classes.translate(_only(*chosen)), "little")
+
+    lower, upper, digit = where(_LOWER), where(_UPPER), where(_DIGIT)
+    punctuation, white_space, blank = where(_PUNCTUATION), where(*_WHITE_SPACE), where(_BLANK)
+    # A letter lies beyond a long run's twelfth when it ends thirteen in a row: windows of 2, 4
+    # and 8 letters, then two of 8 that overlap.
+    window = lower & lower << 8
+    window &= window << 16
+    window &= window << 32
+    window &= window << 40
+    # Wide is all white space but a blank with none beside it.
+    crowded = blank & (white_space << 8 | white_space >> 8)
+    lone = blank.bit_count() - crowded.bit_count()
+    scripts = classes.translate(None, _OF_NO_SCRIPT)
     return (
-        _runs(classes.translate(_mask(*_LETTERS))),
-        sum(map(len, long_runs)) - LONG_RUN * len(long_runs),
-        classes.count(bytes([_LOWER, _UPPER])),
-        _runs(classes.translate(_mask(_UPPER))),
-        classes.count(_DIGIT),
-        _runs(classes.translate(_mask(_DIGIT))),
-        classes.count(_PUNCTUATION),
-        _runs(classes.translate(_mask(_PUNCTUATION))),
-        _runs(classes.translate(_mask(*_WHITE_SPACE))),
-        # Wide where it ends: after a line end, or after two blanks.
-        sum(map(white_space.count, (b"n.", b"  .", b"n ."))),
-        *map(classes.count, _SCRIPTS),
+        _runs(where(*_LETTERS)),
+        window.bit_count(),
+        (lower << 8 & upper).bit_count(),
+        _runs(upper),
+        digit.bit_count(),
+        _runs(digit),
+        punctuation.bit_count(),
+        _runs(punctuation),
+        _runs(white_space),
+        _runs(white_space) - lone,
+        *map(scripts.count, _SCRIPTS),
     )
 
 
-def _runs(mask: bytes) -> int:
-    """Count runs of 1: one begins where 1 follows 0, or with the text."""
-    return mask.count(b"\0\1") + mask.startswith(b"\1")
+def _runs(bits: int) -> int:
+    """Count runs of 1: each changes the row twice, where it begins and after it."""
+    return (bits ^ bits << 8).bit_count() // 2
 
 
 @cache
-def _mask(*chosen: int) -> bytes:
+def _only(*chosen: int) -> bytes:
     """Return the table that makes 1 of the chosen classes and 0 of all others."""
     return bytes(code in chosen for code in range(256))
 
 
-@cache
-def _white_space_table() -> bytes:
-    """Return the table that keeps blanks and line ends apart and makes a dot of all others."""
-    return bytes.maketrans(bytes([_BLANK, _LINE_END]), b" n").translate(
-        bytes(code if code in b" n" else ord(".") for code in range(256))
-    )
+def _count_long(text: str) -> Vector:
+    """Count with numpy, block by block: several times faster on long texts.
 
-
-@cache
-def _long_runs() -> re.Pattern[bytes]:
-    return re.compile(b"%c{%d,}" % (_LOWER, LONG_RUN + 1))
-
-
-def _count_array(classes: bytes) -> Vector:
-    """Count with numpy, block by block: the same counts, several times faster on long texts."""
+    Raises ``UnicodeEncodeError`` for a text with a lone surrogate.
+    """
     import numpy as np
 
-    total = np.zeros(len(FEATURES), dtype=np.int64)
+    table, total = _unit_table(), np.zeros(len(FEATURES), dtype=np.int64)
     # Each block brings along what precedes it, so that a run over its edge is counted once;
-    # before the text stands a class that belongs to no run.
-    for start in range(0, len(classes), _BLOCK):
-        ahead = classes[max(0, start - LONG_RUN) : start].rjust(LONG_RUN, bytes([_BEYOND]))
-        total += _count_block(np.frombuffer(ahead + classes[start : start + _BLOCK], np.uint8))
+    # before the text stands a class that belongs to no run, and after it, to end the last one.
+    ahead = np.full(LONG_RUN, _NOTHING, dtype=np.uint8)
+    for start in range(0, len(text), _BLOCK):
+        units = np.frombuffer(text[start : start + _BLOCK].encode("utf-16-le"), dtype="<u2")
+        block = np.concatenate((ahead, table.take(units)))
+        total += _count_block(block)
+        ahead = block[-LONG_RUN:]
+    total += _count_block(np.concatenate((ahead, np.array([_NOTHING], dtype=np.uint8))))
     return tuple(total.tolist())
+
+
+@cache
+def _unit_table() -> Any:
+    """Return the class (uint8) of each UTF-16 code unit.
+
+    A character beyond the basic plane is two units: the first has its class, the second none.
+    """
+    import numpy as np
+
+    table = np.empty(0x10000, dtype=np.uint8)
+    leading = np.frombuffer(_class_table(), dtype=np.uint8)
+    table[:0x80] = leading[:0x80]
+    table[0x80:0x800] = np.repeat(leading[0xC2:0xE0], 64)
+    table[0x800:] = np.repeat(leading[0xE0:0xF0], 4096)[0x800:]
+    table[0xD800:0xDC00], table[0xDC00:0xE000] = _BEYOND, _NOTHING
+    return table
 
 
 def _count_block(block: Any) -> list[int]:
@@ -187,8 +224,10 @@ def _count_block(block: Any) -> list[int]:
         return int(np.count_nonzero(mask))
 
     def runs(mask: Any) -> int:
-        # In booleans, "greater" is "and not": a run begins where the class before is another.
-        return count(mask[LONG_RUN:] > mask[LONG_RUN - 1 : -1])
+        # Beginnings and ends are the changes; one of them more where the block ends in a run,
+        # one less where it goes on with one. (Quicker than "and not the one before".)
+        changes = count(mask[LONG_RUN:] ^ mask[LONG_RUN - 1 : -1])
+        return (changes + int(mask[-1]) - int(mask[LONG_RUN - 1])) // 2
 
     new, last = block[LONG_RUN:], block[LONG_RUN - 1 : -1]
     lower, upper, digit = block == _LOWER, block == _UPPER, block == _DIGIT
@@ -200,6 +239,8 @@ def _count_block(block: Any) -> list[int]:
     window = lower[1:] & lower[:-1]
     window = window[2:] & window[:-2]
     window = window[4:] & window[:-4]
+    # Scripts are few in most texts: nine comparisons of those few.
+    scripts = new[(new >= _HAN) | (new == _LATIN)]
     return [
         runs(block <= _LATIN),
         count(window[5:] & window[:-5]),
@@ -211,5 +252,5 @@ def _count_block(block: Any) -> list[int]:
         runs(punctuation),
         runs(white_space),
         count(wide > white_space[LONG_RUN:]),
-        *(count(new == script) for script in _SCRIPTS),
+        *(count(scripts == script) for script in _SCRIPTS),
     ]

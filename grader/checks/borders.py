@@ -17,7 +17,7 @@ def window_with_hair(rng: Random, share: float, *, low: bool) -> int:
     True
     """
     start = rng.randrange(600, 20_000, 20)
-    for window in range(start, start + 40_000, 20):
+    for window in range(start, start + 6000, 20):
         line = line_tokens(window, share)
         if line.is_integer() and window * share != line and (window * share < line) is low:
             return window

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from compaction.calibration import TokenMeter
 from grader.checks.failure import CheckFailure, Raised, describe_error, place_of
 from grader.checks.show import difference, show
 from grader.checks.spell import bare, spell
@@ -51,6 +52,8 @@ def _copied(value: Any) -> Any:
         return {key: _copied(item) for key, item in value.items()}
     if kind is list or kind is tuple:
         return kind(map(_copied, value))
+    if kind is TokenMeter and not value.samples:
+        return TokenMeter(value.coefficients)  # a fresh one is its prices
     return value if kind in _UNCHANGING else copy.deepcopy(value)
 
 

@@ -72,6 +72,7 @@ class Child:
         self._skipped: set[int] = set()
         self._is_slow = False
         self._is_called = False
+        self._has_changed = False  # what the last call did to its arguments
         self.faults: dict[str, str] = {}
         self.printed = ""
         self.reached: list[str] = []
@@ -80,11 +81,15 @@ class Child:
     def function(self, name: str) -> Callable[..., Any]:
         """Return a function that calls the learner's function of this name.
 
-        It raises a LearnerFault when the learner's code does not answer.
+        It raises a LearnerFault when the learner's code does not answer. Its attribute ``changed``
+        says whether the last call has changed its own copies of the arguments.
         """
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return self._call(name, args, kwargs)
+            self._has_changed = False
+            value = self._call(name, args, kwargs)
+            vars(call)["changed"] = "an argument was changed" if self._has_changed else ""
+            return value
 
         call.__name__ = call.__qualname__ = name
         return call
@@ -191,6 +196,7 @@ class Child:
             self._note_reached(answer.get("reached"))
             self._refuse_if_reached()
             if "value" in answer:
+                self._has_changed = answer.get("changed") is True
                 return self._peer.decode(answer["value"])
         except protocol.ProtocolError as fault:
             self._end()

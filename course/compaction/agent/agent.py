@@ -408,7 +408,13 @@ class Agent:
         )
 
     def _summarize(self, messages: list[Message]) -> str:
-        summarize = summarize_with(self.connection.client, self.connection.model)
+        summarize = summarize_with(
+            self.connection.client,
+            self.connection.model,
+            # The summary itself needs room as well.
+            room_tokens=self.engine.lines.room * 3 // 4,
+            count=self.parts.counter.count,
+        )
         try:
             return ask_patiently(lambda heard: summarize(messages), self.listener, self.reason)
         except SummaryError:
@@ -436,6 +442,10 @@ class Agent:
             return
         if passed.abandoned is None:
             self._passes.append((self._before, len(self.history)))
+        if passed.abandoned is not None and event.kind == "pass":
+            used = f"{100 * event.share:.0f} % of the window in use"
+            self.listener.note(f"{passed.line}; going on with {used}")
+            return
         self.listener.note(passed.line)
         if self.prices is not None and passed.abandoned is None:
             self.listener.note(self._what_it_costs(passed, self.prices))

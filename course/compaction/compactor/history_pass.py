@@ -8,7 +8,6 @@ gone), a plan of pieces, their summaries, and a last check of the whole result.
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -36,6 +35,7 @@ from compaction.summary.extractive import (
     own_room,
     render,
 )
+from compaction.summary.format import takes_max_tokens
 from compaction.summary.gather import gather
 from compaction.summary.one_pass import carry_fact
 
@@ -70,9 +70,9 @@ def compact_history(
     with the keyword ``max_tokens`` is told its share of a target.
 
     >>> from compaction.calibration import TokenMeter
-    >>> history = [{"role": "user", "content": f"Read log {n}. " * 60} for n in range(5)]
-    >>> done = compact_history(history, target_tokens=600, meter=TokenMeter())
-    >>> done.abandoned, done.after <= 600
+    >>> history = [{"role": "user", "content": f"Read log {n}. " * 60} for n in range(9)]
+    >>> done = compact_history(history, target_tokens=900, meter=TokenMeter())
+    >>> done.abandoned, done.after <= 900
     (None, True)
     """
     before = meter.count(messages)
@@ -178,7 +178,7 @@ class _Work:
         self.choice = choose(self.material, rooms, self.known)
         if self.run.summarize is extract:
             return [render(self.choice, n) for n in range(len(self.pieces))]
-        takes_share = ratio is not None and _takes_max_tokens(self.run.summarize)
+        takes_share = ratio is not None and takes_max_tokens(self.run.summarize)
         replies = []
         for number, stretch in enumerate(self.stretches):
             share = {}
@@ -277,13 +277,6 @@ def _kinds(view: View, meter: Counter) -> str:
             of_kind.setdefault(group.keep, []).extend(view.messages[group.start : group.end])
     counted = sorted(((meter.count(held), kind) for kind, held in of_kind.items()), reverse=True)
     return ", ".join(f"{kind} {tokens}" for tokens, kind in counted) or "none"
-
-
-def _takes_max_tokens(summarize: Summarizer) -> bool:
-    try:
-        return "max_tokens" in inspect.signature(summarize).parameters
-    except (TypeError, ValueError):  # some callables have no signature
-        return False
 
 
 def _asked(summarize: Callable[..., str], stretch: list[Message], share: dict[str, int]) -> str:

@@ -27,6 +27,34 @@ class Overflow:
     reply: int | None = None
     said: str = ""
 
+    @property
+    def request(self) -> int | None:
+        """The tokens of the refused request, where the text names more than the window."""
+        if self.window is None:
+            return None
+        figures = [_whole(figure) for figure in re.findall(r"\d[\d,]*", self.said)]
+        return min((n for n in figures if self.window < n < 100 * self.window), default=None)
+
+    def target(self, estimate: int, reserve: int = 0) -> int:
+        """Return to how many tokens a request has to come down, counted as ``estimate`` was.
+
+        Where the gateway counts more than the estimate, the target shrinks by the same ratio;
+        where it names the excess alone, two thirds go at most; without a figure, a fifth.
+
+        >>> Overflow(window=8000).target(estimate=9000, reserve=1000)
+        7000
+        >>> Overflow(window=8000, said="you requested 10000 tokens").target(estimate=5000)
+        4000
+        """
+        if self.window is None:
+            if self.excess is not None:
+                # A gateway that counts more than the estimate names more than there is to give.
+                return max(1, estimate // 3, estimate - self.excess - reserve)
+            return max(1, estimate * 4 // 5)
+        room = max(1, self.window - max(reserve, self.reply or 0))
+        scale = min(1.0, estimate / self.request) if self.request else 1.0
+        return max(1, min(int(room * scale), estimate - 1))
+
 
 _N = r"\(?(?P<{}>\d[\d,_.]*)"
 _WINDOW, _EXCESS = _N.format("window"), _N.format("excess")

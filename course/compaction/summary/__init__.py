@@ -15,6 +15,7 @@ from compaction.summary.format import SummaryError as SummaryError
 from compaction.summary.format import language_of as language_of
 from compaction.summary.format import parse_summary as parse_summary
 from compaction.summary.format import render_summary as render_summary
+from compaction.summary.format import share_in as share_in
 from compaction.summary.format import summary_prompt as summary_prompt
 from compaction.summary.format import tidy_summary as tidy_summary
 from compaction.summary.one_pass import COMPACTION_NOTICE as COMPACTION_NOTICE

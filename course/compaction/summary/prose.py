@@ -33,11 +33,19 @@ _DONE = re.compile(
     r"created|renamed|replaced|installed|moved|deleted|booked|cancelled)\b|^(?:已|我)?(?:修改|添加|删除|修复)",
     re.IGNORECASE,
 )
-_RULE = re.compile(
-    r"\bmust\b|\bnever\b|\balways\b|\bdo not\b|\bdon't\b|\bonly\b|\bat (?:most|least)\b"
-    r"|\bno (?:more|less|fewer|later|earlier) than\b|\bwithout\b|\bforbidden\b|\bnot allowed\b"
-    r"|\binstead of\b|\bmake sure\b|\bensure\b|\bkeep\b|\bavoid\b|\brequired?\b|\bshould not\b"
-    r"|必须|不要|不得|不许|禁止|务必|只能|只许|至少|至多|最多|不能|请勿|仅",
+# What a user says is short and meant: the broad net errs on the side of keeping a sentence.
+RULE = re.compile(
+    r"\bmust\b|\bnever\b|\balways\b"
+    r"|(?:^|[.!?;:,]\s+|\bplease\s+|\band\s+|\bbut\s+)(?:do not|don't)\b"
+    r"|\bonly use\b|\buse only\b|\brequirements?\b|\bconstraints?\b|\bforbidden\b|\bnot allowed\b"
+    r"|\bno (?:more|less|fewer|later|earlier) than\b|\bat (?:most|least) \d"
+    r"|\bwithout (?:changing|touching|breaking)\b"
+    r"|必须|不要|不得|不许|禁止|务必|只能|至少|至多|最多",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SOFT_RULE = re.compile(
+    r"^(?:keep|only|avoid|make sure|ensure|use|leave|no)\b|\bonly\b|\bshould not\b|\bshouldn't\b"
+    r"|\binstead of\b|\bexcept\b|请勿|不能|只许|仅|一律|不可",
     re.IGNORECASE,
 )
 _PLEASANTRY = re.compile(
@@ -74,7 +82,7 @@ def is_rule(sentence: str) -> bool:
     >>> is_rule("Do not touch vendor/legacy."), is_rule("The shop closes at six.")
     (True, False)
     """
-    return bool(_RULE.search(sentence))
+    return bool(RULE.search(sentence) or _SOFT_RULE.search(sentence))
 
 
 def is_pleasantry(sentence: str) -> bool:

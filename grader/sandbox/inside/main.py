@@ -300,9 +300,11 @@ class _Worker:
             return {"absent": "is not a function"}
         self._peer.forget()
         args, kwargs = self._peer.decode(message["args"]), self._peer.decode(message["kwargs"])
+        handed_in = protocol.encode([args, kwargs])
         try:
-            value = function(*args, **kwargs)
-            return {"value": protocol.encode(value)}
+            value = protocol.encode(function(*args, **kwargs))
+            # The other side has other copies: it cannot see what was done to these.
+            return {"value": value, "changed": not _is_still([args, kwargs], handed_in)}
         except protocol.Unsendable as reason:
             return {"unsendable": str(reason)}
         except protocol.PipeEnd:
@@ -313,6 +315,14 @@ class _Worker:
     def _flood(self) -> None:
         self._pipe.send({"flood": True})
         os._exit(3)
+
+
+def _is_still(arguments: object, data: object) -> bool:
+    """Return True if arguments are what they were when they were encoded."""
+    try:
+        return bool(protocol.encode(arguments) == data)
+    except protocol.Unsendable:
+        return False
 
 
 def _imported(bodies: list[ast.Module], stubbed: list[str]) -> list[str]:

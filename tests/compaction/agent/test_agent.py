@@ -217,6 +217,9 @@ _LINES = {
     "rate-limit": ("rate-limit", ["the gateway is busy (status 429", "asking again in 0.05 s"]),
     "server-error": ("server-error", ["the gateway failed (status 500", "asking again in 0.5 s"]),
     "cut-stream": ("cut-stream", ["the connection to the gateway failed", "asking again in 0.5 s"]),
+    "html-error": ("html-error", ["the gateway failed (status 502", "asking again in 0.5 s"]),
+    "error-event": ("error-event", ["The server is overloaded", "asking again in 0.5 s"]),
+    "empty-choices": ("empty-choices", ["asking again in 0.5 s"]),
     "slow": ("slow", ["the gateway is slow: no word for 0.4 s"]),
     "missing-heading": (
         "missing-heading",

@@ -891,3 +891,18 @@ def test_the_user_is_one_that_the_container_can_have(
 ) -> None:
     monkeypatch.setattr(Path, "read_text", lambda path, *args: known)
     assert launch.spare_user() in expected
+
+
+def test_a_change_of_the_arguments_is_seen_from_outside(best: Sandbox) -> None:
+    spoiling = """
+def fields_to_drop(state, keep, needed):
+    gone = sorted(state, key=lambda name: name in needed)[:max(0, len(state) - keep)]
+    for name in gone:
+        del state[name]
+    return gone
+"""
+    checks = [CHECKS["carry-needed"]]
+    (there,) = grade(best, {"fields_to_drop": [imports(7), ("cell 2", spoiling)]}, checks, seed=3)
+    assert there.failure is not None
+    assert there.failure.expected == "what is handed in stays untouched"
+    assert there.failure.got == "the right value, but an argument was changed"
