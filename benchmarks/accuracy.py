@@ -172,7 +172,8 @@ def with_langchain(ways: dict[str, Learn]) -> dict[str, Learn]:
 def read_texts(path: Path | None) -> list[Text]:
     """Read pieces from JSON lines (``kind``, ``text``, ``counts``), or take the package's own."""
     if path is None:
-        return [Text(piece.kind, piece.text, piece.tokens) for piece in tokenizer_counts().pieces]
+        pieces = tokenizer_counts(more=True).pieces
+        return [Text(piece.kind, piece.text, piece.tokens) for piece in pieces]
     rows = list(map(json.loads, path.read_text(encoding="utf-8").splitlines()))
     if len(rows) < 2:
         raise ValueError("two pieces are needed, one to learn from and one to judge by")
