@@ -51,6 +51,7 @@ selftest: $(call ready,$(EXTRAS)) ## run the fifteen checks on the solutions, or
 
 lint: $(call ready,test $(EXTRAS)) ## check style (ruff), types (mypy) and the direction of imports (import-linter)
 	$(python) -m ruff check .
+	$(python) -m ruff check --isolated --select F821 labs
 	$(python) -m ruff format --check .
 	$(python) -m mypy
 	$(bin)/lint-imports

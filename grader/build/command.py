@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from compaction.files import write_whole
-from grader.build.labs import BuildError, Stale, fill_lab
+from grader.build.faults import BuildError, Stale
+from grader.build.labs import fill_lab
 from grader.build.lessons import execute_lessons, lessons
 from grader.errors import BadInput
 from grader.exercises import SLUGS

@@ -1154,7 +1154,7 @@ def _reaching_for_the_answer() -> list[Submission]:
             found = [text for text in texts if "def estimate(" in text]
             exec(found[0][found[0].index("def estimate(") :].split("\\n\\n\\n")[0])
             """,
-            reason="estimate is not defined",
+            reason=own,
         ),
         _day1(
             "another copy of the library",
@@ -1172,7 +1172,7 @@ def _reaching_for_the_answer() -> list[Submission]:
                 if "estimate" in vars(module):
                     estimate = module.estimate
             """,
-            reason="estimate is not defined",
+            reason=own,
         ),
         _day1(
             "what is left of it in memory",
@@ -1203,7 +1203,7 @@ def _reaching_for_the_answer() -> list[Submission]:
                 ),
             ),
             NONE,
-            "group_messages is not defined",
+            "uses the library's own group_messages",
         ),
         Submission(
             "the answer through a function that needs it",
@@ -1222,7 +1222,7 @@ def _reaching_for_the_answer() -> list[Submission]:
                 ),
             ),
             NONE,
-            "needs verify",
+            "uses the library's own verify",
         ),
         Submission(
             "the answer of the day's other exercise",

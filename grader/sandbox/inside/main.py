@@ -364,9 +364,10 @@ class _Printed(io.RawIOBase):
         return len(data)
 
     def take(self) -> str:
-        """Return what was kept since the last time."""
+        """Return what was kept since the last time; a flood is counted anew."""
         with contextlib.suppress(Exception):
             sys.stdout.flush()
+        self._all = 0
         text = self._kept.decode("utf-8", "replace")
         self._kept.clear()
         return text

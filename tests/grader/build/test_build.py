@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from grader.build.command import ROOT, build_labs, labs
-from grader.build.labs import BuildError, fill_lab
+from grader.build.faults import BuildError, RegionError
+from grader.build.labs import fill_lab
 from grader.build.lessons import execute, execute_lessons
-from grader.build.place_starters import RegionError, fill, place, regions_of, source_of
+from grader.build.place_starters import fill, place, regions_of, source_of
 from grader.build.release import pack_release
 from grader.checks import CHECKS
 from grader.cli import main
@@ -166,8 +167,6 @@ def double(cell_id: str) -> Callable[[Notebook], None]:
         (remove("imports"), "", "grade id imports: there is no such cell"),
         (remove("score"), "", "grade id score: there is no such cell"),
         (set_source("score", "### BEGIN HIDDEN TESTS"), "score", "no hidden regions"),
-        (set_source("score", "scores()"), "score", "the starter uses scores, which no cell"),
-        (set_source("score", "score("), "score", "the solution: '(' was never closed"),
     ],
 )
 def test_a_lab_that_would_go_wrong_later_is_refused(
@@ -188,11 +187,34 @@ def test_what_is_no_notebook_is_refused_in_one_line(course: Path) -> None:
         build_labs(root=course)
 
 
-def test_a_name_that_only_the_starter_lacks_is_found(course: Path) -> None:
-    trap = course / "grader" / "starters" / "day1.py"
-    trap.write_text(trap.read_text().replace("math.ceil", "floor_of"))
-    with pytest.raises(BuildError, match=r"cell \d+ \(estimate\): the starter uses floor_of"):
+def test_a_starter_that_is_missing_is_named(course: Path) -> None:
+    starters = course / "grader" / "starters" / "day1.py"
+    starters.write_text(starters.read_text().replace("def estimate", "def other"))
+    expected = r"cell \d+ \(estimate\): the starter: there is no function estimate in day1\.py"
+    with pytest.raises(BuildError, match=expected):
         fill_lab(course / "solutions" / DAY1 / f"{DAY1}.ipynb", course)
+
+
+def test_no_cell_uses_a_name_that_none_defines(tmp_path: Path) -> None:
+    """Ruff looks through solutions and labs: what the starters use is imported there."""
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--no-cache",
+        "--isolated",
+        "--select",
+        "F821",
+    ]
+    told = subprocess.run([*command, "solutions", "labs"], cwd=ROOT, capture_output=True, text=True)
+    assert (told.returncode, told.stdout.strip()) == (0, "All checks passed!")
+    name = f"labs/{DAY1}/{DAY1}.ipynb"
+    notebook = json.loads((ROOT / name).read_text("utf-8"))
+    cell_of(notebook, "score")["source"] = "scores()"
+    write(tmp_path / "lab.ipynb", notebook)
+    told = subprocess.run([*command, tmp_path], capture_output=True, text=True)
+    assert told.returncode == 1 and "Undefined name `scores`" in told.stdout
 
 
 # --- from solutions/ to labs/ -----------------------------------------------------------

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's"),
 ]
 
-QUICK = Limits(call_s=2.0, cell_s=4.0, cpu_s=8, submission_s=30.0, memory_bytes=256 * 2**20)
+QUICK = Limits(call_s=2.0, cell_s=4.0, cpu_s=16, submission_s=30.0, memory_bytes=256 * 2**20)
 
 _TABLE = submissions(Path("@SECRET@"), Path("@REPOSITORY@"), 0)
 
