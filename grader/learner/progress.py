@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import html
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,21 +55,38 @@ def progress_of(workbook: Path, time_limit_s: float = TIME_LIMIT_S) -> list[Day]
     within the limit.
     """
     command = [sys.executable, "-m", "grader", "selftest", str(workbook), "--all", "--json"]
+    # A session of its own, so that what the self-test has started ends with it.
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        start_new_session=True,
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=time_limit_s)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            raise BadInput(
+                f"{workbook}: no verdict within {time_limit_s:.0f} s; does a cell never end?"
+            ) from None
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, encoding="utf-8", timeout=time_limit_s
-        )
-    except subprocess.TimeoutExpired:
-        raise BadInput(
-            f"{workbook}: no verdict within {time_limit_s:.0f} s; does a cell never end?"
-        ) from None
-    try:
-        verdicts = json.loads(done.stdout)
+        verdicts = json.loads(stdout)
         checks = [*verdicts["checks"], *verdicts["extension"]["checks"]]
     except (ValueError, KeyError, TypeError):
-        said = done.stderr.strip().splitlines() or ["the self-test gave no verdict"]
+        said = stderr.strip().splitlines() or ["the self-test gave no verdict"]
         raise BadInput(said[-1].removeprefix("error: ")) from None
     return days_of(checks)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a process and all that it has started, where the system knows groups of processes."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
 
 
 def days_of(checks: Sequence[dict[str, Any]]) -> list[Day]:
