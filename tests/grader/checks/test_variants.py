@@ -22,7 +22,8 @@ RUN = """
 import contextlib, io, json, sys, tempfile
 from pathlib import Path
 from grader.checks import CHECKS, run_check
-from grader.notebooks.lab import load_functions, read_notebook
+from grader.learner.functions import load_functions
+from grader.notebooks.lab import read_notebook
 
 lab, seeds = sys.argv[1], [int(seed) for seed in sys.argv[2:]]
 variants = [v for v in json.loads(Path("tests/cases/variants.json").read_text()) if v["lab"] == lab]
