@@ -194,12 +194,15 @@ _LEAST_SCATTER = 0.02
 
 def _reweighted(rows: Sequence[_Row], prior_deviation: float) -> tuple[float, float]:
     """Return the two factors on the prior that minimise the robust relative error."""
+    # To begin with all samples count alike, and the prior hardly at all.
     factors = _ridge(rows, [1.0] * len(rows), 0.001)
     for _ in range(40):
         residuals = [factors[0] * r.cjk + factors[1] * r.other - r.tokens for r in rows]
         # The median deviation, in the unit of a normal distribution's standard deviation.
         scatter = max(_LEAST_SCATTER, 1.4826 * sorted(map(abs, residuals))[len(rows) // 2])
+        # Cauchy's weights: a sample two deviations off counts half, an absurd one next to nothing.
         weights = [1 / (1 + (residual / (2 * scatter)) ** 2) for residual in residuals]
+        # The ridge in the unit of the samples' scatter: samples that agree outvote the prior.
         following = _ridge(rows, weights, (scatter / prior_deviation) ** 2)
         change = max(abs(a - b) for a, b in zip(factors, following, strict=True))
         factors = following

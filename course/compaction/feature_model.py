@@ -37,6 +37,10 @@ SHORT = 60
 """Tokens at which a sample's variance is twice that of a long one."""
 
 
+HALF_LIFE = 20
+"""Samples after which an older one counts half: another model may answer by then."""
+
+
 class FeatureSample(NamedTuple):
     """One observation: the features that went out, and the tokens that they cost."""
 
@@ -77,7 +81,8 @@ class FeatureModel:
         return [cost * count for cost, count in zip(self._costs, features, strict=True)]
 
     def fit(self, samples: Sequence[FeatureSample]) -> None:
-        """Fit the shifts to the samples: relative, robust, and drawn towards the known tokenizers.
+        """Fit the shifts to the samples, oldest first: relative, robust, and drawn towards the
+        known tokenizers.
 
         A ridge regression (A. E. Hoerl and R. W. Kennard, 1970) whose ridge is the precision of
         the shifts, inside iteratively reweighted least squares with Cauchy's weights (P. W.
@@ -94,7 +99,9 @@ class FeatureModel:
             wanted.append((tokens - sum(terms)) / size)
             # The marks around a message and the like disturb a short sample more.
             trust.append(1 / (1 + SHORT / size))
-        scatter, kept = SCATTER, [1.0] * len(rows)
+        # What was seen long ago may have been another model's.
+        fresh = [0.5 ** (age / HALF_LIFE) for age in reversed(range(len(rows)))]
+        scatter, kept = SCATTER, fresh
         for _ in range(12):
             root, shifts = self._solve(rows, wanted, trust, kept, scatter)
             # How far each sample is from what all others say of it: a sample that had pulled
@@ -110,7 +117,10 @@ class FeatureModel:
             share = len(rows) / (len(rows) + SCATTER_SAMPLES)
             following = math.sqrt(share * found**2 + (1 - share) * SCATTER**2)
             # A sample two deviations off has half its weight, a strange one next to none.
-            kept = [1 / (1 + (residual / (2 * following)) ** 2) for residual in residuals]
+            kept = [
+                new / (1 + (residual / (2 * following)) ** 2)
+                for new, residual in zip(fresh, residuals, strict=True)
+            ]
             settled, scatter = abs(following - scatter) < 1e-4, following
             if settled:
                 break

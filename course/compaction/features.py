@@ -5,7 +5,7 @@ knows words pays for runs (a word, a number, an indent), and for scripts it know
 the character. ``weights`` returns what each costs, in tokens, as exact tokenizers charge it.
 
 The leading byte of a character in UTF-8 names its script well enough. Bytes are translated, and
-large integers compared bit by bit, without a loop; long texts are counted with numpy instead, to
+a large integer compared bit by bit, without a loop; long texts are counted with numpy instead, to
 the same figures.
 """
 
@@ -37,6 +37,9 @@ _LETTERS = (_LOWER, _UPPER, _LATIN)
 _WHITE_SPACE = (_BLANK, _LINE_END)
 _OF_NO_SCRIPT = bytes([_LOWER, _UPPER, _DIGIT, _PUNCTUATION, _BLANK, _LINE_END])
 _SCRIPTS = (_HAN, _KANA, _HANGUL, _CYRILLIC, _LATIN, _GREEK, _INDIC, _SYMBOL, _BEYOND)
+
+# One bit for each class or group of classes in a character's byte of flags.
+_IS_LETTER, _IS_LOWER, _IS_UPPER, _IS_DIGIT, _IS_PUNCTUATION, _IS_WHITE_SPACE, _IS_BLANK = range(7)
 
 # The last leading byte of each class in UTF-8, ascending. Kana comes with CJK punctuation and
 # Greek with Hebrew and Arabic, as they share leading bytes.
@@ -134,49 +137,71 @@ def _class_table() -> bytes:
 
 
 def _count_short(text: str) -> Vector:
-    """Count with integers as rows of bits: quick on short texts, and nothing has to be loaded."""
+    """Count with one large integer: quick on short texts, and nothing has to be loaded.
+
+    Each character is a byte of flags in it, the first one lowest, so that a shift by a byte lays
+    every character beside the one after it.
+    """
     classes = _classes(text)
+    flags = int.from_bytes(classes.translate(_flag_table()), "little")
+    ones = int.from_bytes(b"\1" * len(classes), "little")
+    changes = flags ^ flags << 8
 
-    def where(*chosen: int) -> int:
-        # A byte of 1 for each character of these classes, the first one lowest.
-        return int.from_bytes(classes.translate(_only(*chosen)), "little")
+    def number(flag: int) -> int:
+        return (flags & ones << flag).bit_count()
 
-    lower, upper, digit = where(_LOWER), where(_UPPER), where(_DIGIT)
-    punctuation, white_space, blank = where(_PUNCTUATION), where(*_WHITE_SPACE), where(_BLANK)
+    def runs(flag: int) -> int:
+        # A run changes its flag twice, where it begins and after it; one that ends the text is
+        # still on when the ones are over.
+        ends_on = bool(classes) and _flag_table()[classes[-1]] >> flag & 1
+        return ((changes & ones << flag).bit_count() + ends_on) // 2
+
     # A letter lies beyond a long run's twelfth when it ends thirteen in a row: windows of 2, 4
     # and 8 letters, then two of 8 that overlap.
-    window = lower & lower << 8
+    window = flags & ones << _IS_LOWER
+    window &= window << 8
     window &= window << 16
     window &= window << 32
     window &= window << 40
     # Wide is all white space but a blank with none beside it.
-    crowded = blank & (white_space << 8 | white_space >> 8)
-    lone = blank.bit_count() - crowded.bit_count()
-    scripts = classes.translate(None, _OF_NO_SCRIPT)
+    blank = flags & ones << _IS_BLANK
+    shift = _IS_BLANK - _IS_WHITE_SPACE
+    beside = (flags << 8 | flags >> 8) << shift & blank
+    lone = blank.bit_count() - beside.bit_count()
+    # An upper-case letter after a lower-case one.
+    humps = flags << 8 + _IS_UPPER - _IS_LOWER & flags & ones << _IS_UPPER
+    white_space = runs(_IS_WHITE_SPACE)
+    scripts = b"" if text.isascii() else classes.translate(None, _OF_NO_SCRIPT)
     return (
-        _runs(where(*_LETTERS)),
+        runs(_IS_LETTER),
         window.bit_count(),
-        (lower << 8 & upper).bit_count(),
-        _runs(upper),
-        digit.bit_count(),
-        _runs(digit),
-        punctuation.bit_count(),
-        _runs(punctuation),
-        _runs(white_space),
-        _runs(white_space) - lone,
+        humps.bit_count(),
+        runs(_IS_UPPER),
+        number(_IS_DIGIT),
+        runs(_IS_DIGIT),
+        number(_IS_PUNCTUATION),
+        runs(_IS_PUNCTUATION),
+        white_space,
+        white_space - lone,
         *map(scripts.count, _SCRIPTS),
     )
 
 
-def _runs(bits: int) -> int:
-    """Count runs of 1: each changes the row twice, where it begins and after it."""
-    return (bits ^ bits << 8).bit_count() // 2
-
-
 @cache
-def _only(*chosen: int) -> bytes:
-    """Return the table that makes 1 of the chosen classes and 0 of all others."""
-    return bytes(code in chosen for code in range(256))
+def _flag_table() -> bytes:
+    """Return the flags of each class."""
+    classes_of = {
+        _IS_LETTER: _LETTERS,
+        _IS_LOWER: (_LOWER,),
+        _IS_UPPER: (_UPPER,),
+        _IS_DIGIT: (_DIGIT,),
+        _IS_PUNCTUATION: (_PUNCTUATION,),
+        _IS_WHITE_SPACE: _WHITE_SPACE,
+        _IS_BLANK: (_BLANK,),
+    }
+    return bytes(
+        sum((code in chosen) << flag for flag, chosen in classes_of.items()) for code in range(256)
+    )
 
 
 def _count_long(text: str) -> Vector:
