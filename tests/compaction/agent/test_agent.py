@@ -307,9 +307,10 @@ def test_an_emergency_does_without_the_models_summary(start: Start) -> None:
     faults = ["missing-heading/1"]
     script = [READ_LONG, READ_LONG, "Read.", "Yes."]
     with Gateway(script=script, faults=faults) as gateway:
-        # The lines lie close together, so that the first crossing is an emergency.
+        # The lines lie close together, so that the first crossing is an emergency; a result that
+        # crosses them is cut down, so it is the person's text that does.
         agent = start(gateway, window=4400, threshold=0.95, reserve=0)
-        assert agent.say("Read it twice.") and agent.say("So?")
+        assert agent.say("Read it twice.") and agent.say("So? " + "word " * 1000)
         notes = heard(agent).notes
         assert any("sentences were copied from the history" in note for note in notes)
         assert any(note.startswith("compacted ") for note in notes)
