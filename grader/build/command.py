@@ -84,7 +84,7 @@ def _compare_lab(slug: str, files: dict[str, bytes], root: Path, check: bool) ->
 
 
 def _strangers(root: Path, known: Sequence[str]) -> list[Stale]:
-    """Name folders in labs/ that no notebook in solutions/ stands for."""
+    """Name folders in labs/ that have no notebook in solutions/."""
     return [
         Stale(f"labs/{folder.name}", "nothing of this name in solutions/; remove it", left=True)
         for folder in sorted((root / "labs").glob("[!.]*"))

@@ -57,7 +57,7 @@ _PROGRAM_FILES = (
 
 # What a notebook imports from `grader`: checks run elsewhere, so inside the calls do nothing.
 _SILENT = '''\
-"""Stands for the course's checks, which do not run here."""
+"""In the place of the course's checks, which do not run here."""
 
 
 def check(check_id, function):

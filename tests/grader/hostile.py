@@ -757,8 +757,8 @@ def _floods() -> list[Submission]:
             _inside(
                 """
                 import os
-                full = False
-                for number in range(100_000):
+                full = os.path.exists("small-0")  # in the first call; it stays full
+                for number in range(0 if full else 100_000):
                     try:
                         with open(f"small-{number}", "wb") as file:
                             file.write(bytes(5000))

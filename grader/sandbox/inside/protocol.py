@@ -59,7 +59,7 @@ class PipeEnd(Exception):
 
 
 class ProtocolError(PipeEnd):
-    """Data that is none: not JSON, a tag nobody knows, too deep, an answer out of turn."""
+    """Data that is not valid: not JSON, a tag nobody knows, too deep, an answer out of turn."""
 
 
 class TooLong(ProtocolError):
@@ -75,7 +75,7 @@ class Unsendable(Exception):
 
 
 class Foreign:
-    """What stands for a value of a type that may not cross; its class has the type's name."""
+    """In the place of a value of a type that may not cross; its class has the type's name."""
 
 
 def foreign(type_name: str) -> Foreign:
@@ -211,7 +211,7 @@ def _fields(kind: type) -> tuple[str, ...]:
 def decode(data: Any, imported: Import | None = None) -> Any:
     """Return the value that the data describes, of exact types and the library's own.
 
-    ``imported`` makes what stands for a function or a counter of the other side.
+    ``imported`` makes what takes the place of a function or a counter of the other side.
 
     >>> decode({"is": "Chars", "of": [2, 6]})
     Chars(cjk=2, other=6)
@@ -293,7 +293,7 @@ def _decode_known(data: Any, imported: Import | None, depth: int) -> Any:
     try:
         return kind(*values)
     except Exception as error:  # some of the library's types refuse what makes no sense
-        raise ProtocolError(f"a {name} that is none: {error}"[:200]) from None
+        raise ProtocolError(f"not a valid {name}: {error}"[:200]) from None
 
 
 def known_type(name: str) -> type | None:
@@ -316,7 +316,7 @@ def _decode_int(content: str) -> int:
     try:
         return int(content, 16)
     except ValueError:
-        raise ProtocolError("a whole number that is none") from None
+        raise ProtocolError("not a valid whole number") from None
 
 
 def _fresh_meter(table: Any) -> Any:
@@ -513,7 +513,7 @@ class RemoteCounter:
 def remote_error(told: Any) -> Exception:
     """Return an exception of the other side: of the same built-in class, or one of its name."""
     if not isinstance(told, list) or len(told) != 2 or not all(isinstance(t, str) for t in told):
-        raise ProtocolError("an error that is none")
+        raise ProtocolError("not a valid error")
     name, text = told[0][:80], told[1][:_ERROR_CHARS]
     kind = _RAISED.get(name)
     if kind is None:
