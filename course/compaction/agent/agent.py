@@ -11,17 +11,18 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from compaction.agent.asking import ask_patiently
-from compaction.agent.checklist import pin_checklist, without_old_checklists
+from compaction.agent.checklist import pin_checklist
+from compaction.agent.compacting import Compacting
 from compaction.agent.connection import Connection, explain, without_foreign_fields
 from compaction.agent.functions import OwnLines, Parts
 from compaction.agent.listener import THRESHOLD, WINDOW, Listener, Stopped
 from compaction.agent.lock import SessionLock
-from compaction.agent.store import KEY, Saved, write_session
+from compaction.agent.store import KEY, AnySample, Saved, write_session
 from compaction.agent.tools import INTERRUPTED, SCHEMAS, Toolbox
-from compaction.calibration import Sample
+from compaction.calibration import FeatureMeter, Sample
 from compaction.engine import (
     ContextExceeded,
     Decision,
@@ -31,17 +32,19 @@ from compaction.engine import (
     Prices,
     Reply,
     ReplyError,
+    close_calls,
     pending_calls,
     read_reply,
     reply_with,
 )
+from compaction.feature_meter import FeatureSample
 from compaction.files import InputError
 from compaction.gateway import summarize_with
 from compaction.history import HistoryError, read_history
 from compaction.messages import Call, Message, content_of, problems
 from compaction.observing import prompt_tokens
 from compaction.probes import Probe, ProbeReport, verify
-from compaction.summary import Compaction, SummaryError, extract
+from compaction.summary import Compaction, SummaryError
 
 MAX_REQUESTS = 100
 """Requests in one turn after which it stops: a model that calls tools for ever costs money."""
@@ -66,6 +69,15 @@ class Usage:
     tokens: int
 
 
+class Calibrated(Protocol):
+    """What a calibration tells: on how many samples, and the mean errors as fractions."""
+
+    samples: int
+    error_before: float
+    error_after: float
+    calibrated: bool
+
+
 class Agent:
     """A session: a history that grows turn by turn and compacts itself.
 
@@ -87,7 +99,7 @@ class Agent:
         threshold: float = THRESHOLD,
         history: Sequence[Message] | None = None,
         probes: Iterable[Probe] = (),
-        samples: Iterable[Sample] = (),
+        samples: Iterable[AnySample] = (),
         parts: Parts | None = None,
         save_to: Path | None = None,
         lock: SessionLock | None = None,
@@ -95,11 +107,13 @@ class Agent:
         demo: bool = False,
         prices: Prices | None = None,
         reserve: int | None = None,
+        masks: bool = True,
     ) -> None:
         self.connection = connection
         self.toolbox = toolbox
         self.listener = listener or Listener()
         self.parts = parts or Parts()
+        self._compacting = Compacting(self.parts, self._summarize, self.listener.note, masks)
         self.save_to = save_to
         self.turn_failed = False  # the last one; a turn that a person stopped has not failed
         self._lock = lock
@@ -112,6 +126,7 @@ class Agent:
         self.demo = demo
         self.prices = prices
         self.usage: Usage | None = None
+        self.calibration: Calibrated | None = None
         self._window = window
         self._threshold = threshold
         self._reserve = min(window // 4, MAX_RESERVE) if reserve is None else reserve
@@ -121,7 +136,8 @@ class Agent:
         self._said: set[str] = set()  # what is said once a session
         known = getattr(self.parts.counter, "samples", None)
         if isinstance(known, list):
-            known.extend(samples)
+            kind = FeatureSample if isinstance(self.parts.counter, FeatureMeter) else Sample
+            known.extend(sample for sample in samples if isinstance(sample, kind))
         if history is None:
             history = [{"role": "system", "content": SYSTEM_PROMPT}]
         self._begin(history, probes)
@@ -169,6 +185,14 @@ class Agent:
     def threshold(self) -> float:
         """The share of the window at which compaction is due."""
         return self._threshold
+
+    def sizes(self) -> tuple[int, int]:
+        """Return the tokens of the next request: about, and at most.
+
+        The engine decides with the second; for a counter with one number, both are the same.
+        """
+        at_most = self.engine.estimate()
+        return min(at_most, self.parts.counter.count(close_calls(self.history), SCHEMAS)), at_most
 
     @property
     def can_go_on(self) -> bool:
@@ -402,33 +426,12 @@ class Agent:
     # Compaction.
 
     def _compact(self, messages: list[Message]) -> Compaction:
-        """Compact with summaries by the model; in an emergency, do what can be done without it."""
         self._before = list(self.history)
-        shorter = without_old_checklists(messages)
-        done = self._compact_with(shorter, self._summarize, keep_recent=3)
-        if done.abandoned is None or self._decision() != Decision.COMPACT_EMERGENCY:
-            return done
-        # The alternative is a refused request: copy sentences, then keep fewer groups.
-        for keep_recent in (3, 1):
-            copied = self._compact_with(shorter, extract, keep_recent=keep_recent)
-            if copied.abandoned is None:
-                self.listener.note(f"{done.abandoned}; sentences were copied from the history")
-                return copied
-        return done
-
-    def _compact_with(
-        self,
-        messages: list[Message],
-        summarize: Callable[[list[Message]], str],
-        keep_recent: int,
-    ) -> Compaction:
-        return self.parts.compact(
+        return self._compacting.run(
             messages,
-            summarize,
-            keep_recent=keep_recent,
-            group=self.parts.group_messages,
-            meter=self.parts.counter,
-            probes=self.engine.probes,
+            self.engine.probes,
+            self._target,
+            must_help=self._decision() == Decision.COMPACT_EMERGENCY,
         )
 
     def _summarize(self, messages: list[Message]) -> str:
@@ -468,9 +471,9 @@ class Agent:
             self._passes.append((self._before, len(self.history)))
         if passed.abandoned is not None and event.kind == "pass":
             used = f"{100 * event.share:.0f} % of the window in use"
-            self.listener.note(f"{passed.line}; going on with {used}")
+            self.listener.note(f"{self._compacting.line(passed)}; going on with {used}")
             return
-        self.listener.note(passed.line)
+        self.listener.note(self._compacting.line(passed))
         if self.prices is not None and passed.abandoned is None:
             self.listener.note(self._what_it_costs(passed, self.prices))
 
@@ -494,7 +497,7 @@ class Agent:
         if calibrate is None:
             return
         try:
-            calibrate()
+            self.calibration = calibrate()
         except Exception as error:  # a learner's own fit
             self._note_once(f"not calibrated: {self.reason(error)}")
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from compaction.budget import Counter, Row, budget_table
-from compaction.calibration import Fit, Sample, fit, meter
+from compaction.calibration import FeatureMeter, Fit, Sample, fit
 from compaction.engine import Decision, Lines, Room, make_room, next_step
 from compaction.grouping import Group, group_messages
 from compaction.history import HistoryError
 from compaction.messages import Message, image_count, transcript
 from compaction.probes import ProbeReport, verify
-from compaction.summary import Compaction, compact
+from compaction.summary import Compaction
 from compaction.tokens import DEFAULT, IMAGE_TOKENS, Coefficients, count_chars, estimate
 
 USED = (
@@ -25,37 +25,32 @@ USED = (
 
 @dataclass(frozen=True)
 class Parts:
-    """The functions that a session runs on; without a ``should_compact`` it is ``next_step``."""
+    """The functions that a session runs on.
 
-    counter: Counter = meter
+    Without a ``should_compact`` the line is ``next_step``'s; without a ``compact`` of day 5 the
+    compactor is ``compact_history``. Every session has a counter of its own.
+    """
+
+    counter: Counter = field(default_factory=FeatureMeter)
     should_compact: Callable[..., bool] | None = None
     next_step: Callable[..., Decision] = next_step
     make_room: Callable[..., Room] = make_room
     budget_table: Callable[..., list[Row]] = budget_table
     group_messages: Callable[..., list[Group]] = group_messages
-    compact: Callable[..., Compaction] = compact
+    compact: Callable[..., Compaction] | None = None
     verify: Callable[..., ProbeReport] = verify
 
 
 def parts_of(own: Mapping[str, Callable[..., Any]]) -> Parts:
     """Return the parts of a session in which a learner's functions take the library's place.
 
-    >>> parts_of({"verify": lambda probes, messages, ask=None: None}).compact is compact
+    >>> parts_of({"verify": lambda probes, messages, ask=None: None}).next_step is next_step
     True
     """
-    counter: Counter = meter
-    if "estimate" in own or "fit" in own:
-        counter = OwnMeter(own.get("estimate", estimate), own.get("fit", fit))
-    return Parts(
-        counter=counter,
-        should_compact=own.get("should_compact"),
-        next_step=own.get("next_step", next_step),
-        make_room=own.get("make_room", make_room),
-        budget_table=own.get("budget_table", budget_table),
-        group_messages=own.get("group_messages", group_messages),
-        compact=own.get("compact", compact),
-        verify=own.get("verify", verify),
-    )
+    used: dict[str, Any] = {name: own[name] for name in own if name not in ("estimate", "fit")}
+    if len(used) < len(own):
+        used["counter"] = OwnMeter(own.get("estimate", estimate), own.get("fit", fit))
+    return Parts(**used)
 
 
 class OwnMeter:

@@ -105,6 +105,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fork", action="store_true", help="with --resume: go on with a copy, in a new file"
     )
     parser.add_argument(
+        "--no-mask",
+        dest="masks",
+        action="store_false",
+        help="let keys, tokens and passwords into summaries (default: they are hidden there)",
+    )
+    parser.add_argument(
         "--functions", metavar="FOLDER", help="run on your own functions, from your notebooks"
     )
     parser.add_argument(
@@ -178,6 +184,7 @@ def open_agent(options: argparse.Namespace, listener: Listener) -> Agent:
         running=saved.running if saved else None,
         demo=is_demo,
         prices=prices,
+        masks=options.masks,
     )
 
 

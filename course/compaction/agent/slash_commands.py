@@ -12,7 +12,7 @@ from pathlib import Path
 
 from compaction.agent.agent import Agent
 from compaction.agent.shell import plain_text
-from compaction.calibration import mean_error, size_of
+from compaction.calibration import FeatureMeter, size_of
 from compaction.engine import Decision
 from compaction.files import InputError
 from compaction.messages import Message, is_summary, problems, text_of
@@ -73,7 +73,7 @@ def budget(agent: Agent, argument: str = "") -> str:
         draw_budget(rows, total, agent.window)
     # In a notebook's kernel the environment forces colours on whatever is drawn.
     table = plain_text(drawn.getvalue()).rstrip()
-    return f"{table}\n{_used(agent, total)}; {_lines_of(agent)}"
+    return f"{table}\n{_used(agent)}; {_lines_of(agent)}"
 
 
 class _Drawn(io.StringIO):
@@ -82,22 +82,25 @@ class _Drawn(io.StringIO):
     encoding = getattr(sys.stdout, "encoding", None)  # type: ignore[assignment]
 
 
-def _used(agent: Agent, tokens: int) -> str:
-    return f"{tokens:,} of {agent.window:,} tokens ({100 * tokens / agent.window:.0f} %)"
+def _used(agent: Agent) -> str:
+    """Say how full the window is: what is likely, and what is decided with."""
+    about, at_most = agent.sizes()
+    share = f"of {agent.window:,} tokens ({100 * at_most / agent.window:.0f} %)"
+    if at_most == about:
+        return f"about {about:,} {share}"
+    return f"about {about:,}, at most {at_most:,} {share}"
 
 
 def _lines_of(agent: Agent) -> str:
     lines = agent.engine.lines
-    return (
-        f"compacts above {lines.line_of(Decision.COMPACT_THRESHOLD):,.0f}, "
-        f"at the latest at {lines.line_of(Decision.COMPACT_EMERGENCY):,.0f}"
-    )
+    routine = lines.line_of(Decision.COMPACT_THRESHOLD)
+    latest = lines.line_of(Decision.COMPACT_EMERGENCY)
+    return f"compacts above {routine:,.0f}, at the latest at {latest:,.0f}"
 
 
 def tokens(agent: Agent, argument: str = "") -> str:
     """Return the estimate, the last real usage, and what the calibration made of it."""
-    estimate = agent.engine.estimate()
-    lines = [f"next request: {_used(agent, estimate)}", f"lines: {_lines_of(agent)}"]
+    lines = [f"next request: {_used(agent)}", f"lines: {_lines_of(agent)}"]
     if agent.usage is None:
         lines.append("last request: no usage yet; until then the number is the plain estimate")
     else:
@@ -107,17 +110,17 @@ def tokens(agent: Agent, argument: str = "") -> str:
             f"last request: estimated {used.estimate:,}, charged {used.tokens:,} "
             f"({100 * error:+.1f} %)"
         )
-    samples = getattr(agent.parts.counter, "samples", None)
-    table = getattr(agent.parts.counter, "coefficients", DEFAULT)
-    if isinstance(samples, list) and isinstance(table, Coefficients):
-        line = f"calibration: CJK {table.cjk:.2f} / other {table.other:.2f} tokens a character"
-        if len(samples) >= 3:
-            before, after = mean_error(samples, DEFAULT), mean_error(samples, table)
-            line += (
-                f"\n  on {len(samples)} samples, error {100 * before:.1f} % -> {100 * after:.1f} %"
-            )
+    found = agent.calibration
+    if found is not None:
+        table = getattr(agent.parts.counter, "coefficients", None)
+        line = "calibration: features of the text, weighted"
+        if not isinstance(agent.parts.counter, FeatureMeter) and isinstance(table, Coefficients):
+            line = f"calibration: CJK {table.cjk:.2f} / other {table.other:.2f} tokens a character"
+        if found.samples >= 3:
+            before, after = 100 * found.error_before, 100 * found.error_after
+            line += f"\n  on {found.samples} samples, error {before:.1f} % -> {after:.1f} %"
         else:
-            line += f", {len(samples)} of 3 samples needed"
+            line += f", {found.samples} of 3 samples needed"
         lines.append(line)
     return "\n".join(lines)
 
@@ -165,7 +168,7 @@ def undo(agent: Agent, argument: str = "") -> str:
     """Take the last compaction back."""
     if not agent.undo():
         raise CommandError("there is nothing to undo: no compaction was made since the start")
-    return f"the last compaction is taken back: {_used(agent, agent.engine.estimate())}"
+    return f"the last compaction is taken back: {_used(agent)}"
 
 
 def probes(agent: Agent, argument: str = "") -> str:

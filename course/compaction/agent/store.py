@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from compaction.calibration import Sample
+from compaction.feature_meter import FeatureSample, vector_of_tools
 from compaction.files import write_whole
 from compaction.history import (
     Conversation,
@@ -39,6 +40,9 @@ PRIVATE = 0o600
 MAX_SAMPLES = 200
 """How many usage samples a file keeps, the newest ones."""
 
+AnySample = Sample | FeatureSample
+"""A sample of either meter: two terms, or features."""
+
 MAX_NUMBER = 10**9
 """More characters or tokens than this are a damaged file, and too much for a float's arithmetic."""
 
@@ -59,7 +63,7 @@ class Saved:
     base_url: str | None = None
     demo: bool = False
     probes: list[Probe] = field(default_factory=list)
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[AnySample] = field(default_factory=list)
     running: str | None = None
 
 
@@ -81,7 +85,7 @@ def write_session(
         "base_url": saved.base_url,
         "demo": saved.demo,
         "probes": [asdict(probe) for probe in saved.probes],
-        "samples": [[s.cjk, s.other, s.tokens] for s in saved.samples[-MAX_SAMPLES:]],
+        "samples": [list(sample) for sample in map(_fields, saved.samples[-MAX_SAMPLES:])],
         "running": saved.running,
     }
     fields: dict[str, Any] = {"messages": saved.messages, "tools": list(tools or [])}
@@ -116,8 +120,8 @@ def read_session(path: Path) -> Saved:
         probes = [
             Probe(str(p["fact"]), str(p.get("question", ""))) for p in value("probes", list, [])
         ]
-        samples = [Sample(*map(_size, numbers)) for numbers in value("samples", list, [])]
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        samples = [_sample(numbers) for numbers in value("samples", list, [])]
+    except (TypeError, KeyError, IndexError, ValueError, AttributeError) as error:
         raise HistoryError(
             f'{found.name}: "agent": expected lists of probes and samples'
         ) from error
@@ -135,6 +139,23 @@ def read_session(path: Path) -> Saved:
         samples=samples,
         running=running if isinstance(running, str) else None,
     )
+
+
+def _fields(sample: AnySample) -> tuple[Any, ...]:
+    if isinstance(sample, Sample):
+        return sample.cjk, sample.other, sample.tokens
+    return list(sample.features), sample.tokens
+
+
+def _sample(numbers: Any) -> AnySample:
+    if not isinstance(numbers[0], list):
+        return Sample(*map(_size, numbers))
+    features, tokens = numbers
+    if len(features) != len(vector_of_tools(None)):
+        raise ValueError(f"{len(features)} features")
+    if not all(abs(float(number)) <= MAX_NUMBER for number in features):
+        raise ValueError("a feature beyond all counts")
+    return FeatureSample(tuple(map(float, features)), _size(tokens))
 
 
 def _size(number: Any) -> int:
