@@ -39,11 +39,16 @@ from compaction.files import InputError
 from compaction.gateway import summarize_with
 from compaction.history import HistoryError, read_history
 from compaction.messages import Call, Message, content_of, problems
+from compaction.observing import prompt_tokens
 from compaction.probes import Probe, ProbeReport, verify
 from compaction.summary import Compaction, SummaryError, extract
 
 MAX_REQUESTS = 100
 """Requests in one turn after which it stops: a model that calls tools for ever costs money."""
+
+MAX_RESERVE = 16_384
+"""The most tokens that are kept free for a reply when nobody says how many: a quarter of a small
+window, so much of a large one."""
 
 SYSTEM_PROMPT = (
     "You are a coding agent in a terminal. You work in one project folder, with the tools "
@@ -89,6 +94,7 @@ class Agent:
         running: str | None = None,
         demo: bool = False,
         prices: Prices | None = None,
+        reserve: int | None = None,
     ) -> None:
         self.connection = connection
         self.toolbox = toolbox
@@ -108,6 +114,9 @@ class Agent:
         self.usage: Usage | None = None
         self._window = window
         self._threshold = threshold
+        self._reserve = min(window // 4, MAX_RESERVE) if reserve is None else reserve
+        # What is asked of the model only where a person says so, by the name that it takes.
+        self._reply_limit = {} if not reserve else {"max_completion_tokens": reserve}
         self._requests = 0
         self._said: set[str] = set()  # what is said once a session
         known = getattr(self.parts.counter, "samples", None)
@@ -122,6 +131,7 @@ class Agent:
         lines = OwnLines(
             self._window,
             self._threshold,
+            reserve=self._reserve,
             parts=self.parts,
             history=lambda: self.engine.history,
         )
@@ -138,6 +148,8 @@ class Agent:
             probes=probes,
             on_event=self._on_event,
             on_change=self._on_change,
+            on_note=self.listener.note,
+            results=self.save_to and self.save_to.with_suffix(".results"),
         )
         self._seen = {probe.fact for probe in self._verify(self.engine.probes, history).kept}
 
@@ -150,8 +162,8 @@ class Agent:
 
     @property
     def window(self) -> int:
-        """The context window in tokens."""
-        return self._window
+        """The context window in tokens: as given, or as the gateway named it since."""
+        return self.engine.lines.window
 
     @property
     def threshold(self) -> float:
@@ -188,7 +200,7 @@ class Agent:
         """Make one pass now, down to a size if one is given; None where it could not be tried."""
         self._target = target_tokens
         try:
-            return self.engine.compact_now()
+            return self.engine.compact_now(target_tokens)
         except KeyboardInterrupt:
             self.listener.note("stopped; nothing was changed")
         except Exception as error:
@@ -297,7 +309,9 @@ class Agent:
             self.listener.note(f"stopped{calls}; the session is whole, /continue goes on")
         except ContextExceeded as error:
             self.turn_failed = True
-            self.listener.note(f"{error} (/budget shows who uses the window)")
+            self.listener.note(
+                f"{error} (/budget shows who uses the window; --window says how large it is)"
+            )
         except Exception as error:
             self.turn_failed = True
             self.listener.note(f"{self.reason(error)}; the session is whole, /retry asks again")
@@ -320,7 +334,7 @@ class Agent:
             try:
                 self.engine.run()
             finally:
-                self.engine.lines = lines
+                self.engine.lines = replace(self.engine.lines, auto_compact=lines.auto_compact)
 
     def _call_model(self, messages: list[Message], tools: Any) -> Reply:
         self._requests += 1
@@ -328,10 +342,10 @@ class Agent:
             raise ReplyError(f"the model asked for tools {MAX_REQUESTS} times in one turn")
         estimate = self.parts.counter.count(messages, tools)
         reply = self._request(messages, tools)
-        tokens = getattr(reply.usage, "prompt_tokens", None)
-        if isinstance(tokens, int) and tokens > 0:
+        tokens = prompt_tokens(reply.usage, estimate)
+        if tokens is not None:
             self.usage = Usage(estimate, tokens)
-        else:
+        elif getattr(reply.usage, "prompt_tokens", None) is None:
             self._note_once("the gateway reports no usage; all figures are estimates")
         return replace(reply, message=pin_checklist(_encodable_message(reply.message)))
 
@@ -344,9 +358,19 @@ class Agent:
                 heard()
                 self.listener.text(piece)
 
-            model = reply_with(client, self.connection.model, on_text=on_text)
+            limit = self._reply_limit
+            model = reply_with(client, self.connection.model, on_text=on_text, **limit)
             try:
                 return read_reply(model(messages, tools), fresh_id=f"call_{len(messages)}")
+            except Exception as error:
+                refused = getattr(error, "status_code", None) in (400, 422)
+                if not (refused and "max_completion_tokens" in limit):
+                    raise
+                if "max_completion_tokens" not in str(error):
+                    raise
+                # Older gateways know the limit by its former name.
+                self._reply_limit = {"max_tokens": limit["max_completion_tokens"]}
+                return ask(heard)
             finally:
                 self.listener.end_text()
 
@@ -484,7 +508,7 @@ class Agent:
         return Saved(
             messages=self.history,
             folder=str(self.toolbox.folder),
-            window=self._window,
+            window=self.window,
             model=self.connection.model,
             base_url=self.connection.base_url,
             demo=self.demo,

@@ -65,6 +65,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the context window in tokens (default: {WINDOW}, offline {_demo_window()})",
     )
     parser.add_argument(
+        "--reserve",
+        metavar="TOKENS",
+        type=number(0, 10**9, "a number of tokens", int),
+        help="tokens kept free for the reply, which may then have so many "
+        "(default: a quarter of the window, at most 16,384, and no limit is sent)",
+    )
+    parser.add_argument(
         "--threshold",
         metavar="SHARE",
         type=number(0.05, 1, "a share from 0.05 to 1"),
@@ -139,6 +146,10 @@ def open_agent(options: argparse.Namespace, listener: Listener) -> Agent:
         window = options.window or (
             saved.window if saved else _demo_window() if is_demo else WINDOW
         )
+        if options.reserve is not None and options.reserve >= window:
+            raise HistoryError(
+                f"--reserve: {options.reserve} leaves nothing of a window of {window} tokens"
+            )
         toolbox = Toolbox(
             folder,
             allow=listener.allow,
@@ -157,6 +168,7 @@ def open_agent(options: argparse.Namespace, listener: Listener) -> Agent:
         listener,
         window=window,
         threshold=options.threshold,
+        reserve=options.reserve,
         history=saved.messages if saved else None,
         probes=saved.probes if saved else demo_probes() if is_demo else (),
         samples=saved.samples if saved else (),

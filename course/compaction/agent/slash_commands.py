@@ -13,6 +13,7 @@ from pathlib import Path
 from compaction.agent.agent import Agent
 from compaction.agent.shell import plain_text
 from compaction.calibration import mean_error, size_of
+from compaction.engine import Decision
 from compaction.files import InputError
 from compaction.messages import Message, is_summary, problems, text_of
 from compaction.probes import Probe, verify
@@ -88,8 +89,8 @@ def _used(agent: Agent, tokens: int) -> str:
 def _lines_of(agent: Agent) -> str:
     lines = agent.engine.lines
     return (
-        f"compacts above {lines.threshold * lines.window:,.0f}, "
-        f"at the latest at {lines.emergency * lines.window:,.0f}"
+        f"compacts above {lines.line_of(Decision.COMPACT_THRESHOLD):,.0f}, "
+        f"at the latest at {lines.line_of(Decision.COMPACT_EMERGENCY):,.0f}"
     )
 
 

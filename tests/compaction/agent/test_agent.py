@@ -307,9 +307,10 @@ def test_an_emergency_does_without_the_models_summary(start: Start) -> None:
     faults = ["missing-heading/1"]
     script = [READ_LONG, READ_LONG, "Read.", "Yes."]
     with Gateway(script=script, faults=faults) as gateway:
-        # The lines lie close together, so that the first crossing is an emergency.
-        agent = start(gateway, window=4400, threshold=0.95)
-        assert agent.say("Read it twice.") and agent.say("So?")
+        # The lines lie close together, so that the first crossing is an emergency; a result that
+        # crosses them is cut down, so it is the person's text that does.
+        agent = start(gateway, window=4400, threshold=0.95, reserve=0)
+        assert agent.say("Read it twice.") and agent.say("So? " + "word " * 1000)
         notes = heard(agent).notes
         assert any("sentences were copied from the history" in note for note in notes)
         assert any(note.startswith("compacted ") for note in notes)
@@ -419,3 +420,34 @@ def test_continue_runs_the_calls_that_wait(start: Start) -> None:
         assert agent.history[-1]["content"] == "It ran."
         assert not agent.go_on()
         assert "nothing to go on with" in heard(agent).notes[-1]
+
+
+# --- the window and the reply's room --------------------------------------------------------
+
+
+def test_the_window_that_a_gateway_names_is_learned_and_kept(start: Start) -> None:
+    script = ["Noted. " * 60] * 8 + ["Still here."]
+    with Gateway(script=script, window=1500) as gateway:
+        agent = start(gateway, window=100_000)
+        for turn in range(8):
+            agent.say(f"Turn {turn}. " + "Look at the next file. " * 10)
+        notes = heard(agent).notes
+        refused = [request for request in gateway.requests if request.status == 400]
+    assert len(refused) == 1
+    assert any("refused the request as too long; its window is 1,500" in note for note in notes)
+    assert agent.window == 1500
+    assert_valid(agent)
+
+
+def test_a_reserve_moves_the_lines_and_limits_the_reply_only_where_it_is_given(
+    start: Start,
+) -> None:
+    with Gateway(script=["ok", "ok"]) as gateway:
+        plain = start(gateway, window=8000)
+        assert plain.engine.lines.reserve == 2000 and plain.say("hi")
+        asked = start(gateway, window=8000, reserve=500)
+        assert asked.engine.lines.reserve == 500 and asked.say("hi")
+        first, second = (request.body or {} for request in gateway.requests)
+    assert "max_completion_tokens" not in first and "max_tokens" not in first
+    assert second["max_completion_tokens"] == 500
+    assert start(gateway, window=1_000_000).engine.lines.reserve == 16_384

@@ -20,7 +20,7 @@ def test_commands(start: Start) -> None:
         total = sum(row.tokens for row in rows)
         assert total == agent.engine.estimate()
         assert f"{total:,} of 4,000 tokens" in table
-        assert "compacts above 2,800, at the latest at 3,800" in table
+        assert "compacts above 2,800, at the latest at 3,000" in table
         assert "no usage yet" in run_command(agent, "/tokens")
         assert "nothing is pinned" in run_command(agent, "/probes")
         help_text = run_command(agent, "/help")
