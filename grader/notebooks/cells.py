@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -228,39 +229,63 @@ class _Statement:
 
 def _choose(trees: dict[int, ast.Module], function: str) -> dict[int, list[ast.stmt]]:
     statements = [_Statement(cell, node) for cell, tree in trees.items() for node in tree.body]
-    home = {s.cell for s in statements if function in s.binds and s.kind != "import"}
-    needed = {function}
-    # Names that hold data: a later statement that mentions one may change what it holds.
-    data: set[str] = set()
-    growing = True
-    while growing:
-        growing = False
-        for statement in statements:
-            if not statement.chosen and _belongs(statement, home, needed, data):
-                statement.chosen = growing = True
-                needed |= statement.uses
-                if statement.kind == "other":
-                    data |= statement.binds
+    # Who gives a name its value, who changes what it holds, who mentions it.
+    binders: dict[str, list[_Statement]] = defaultdict(list)
+    changers: dict[str, list[_Statement]] = defaultdict(list)
+    users: dict[str, list[_Statement]] = defaultdict(list)
+    for statement in statements:
+        for name in statement.binds:
+            binders[name].append(statement)
+        # An import or a definition that nobody needs does nothing; another statement may fill a
+        # list that is needed (``seen.append(1)``) or set an attribute of something that is.
+        if statement.kind == "other":
+            for name in statement.changes:
+                changers[name].append(statement)
+            for name in statement.uses:
+                users[name].append(statement)
+    waiting: list[_Statement] = []
+
+    def choose(these: Iterable[_Statement]) -> None:
+        for statement in these:
+            if not statement.chosen:
+                statement.chosen = True
+                waiting.append(statement)
+
+    # The function's own cells are run whole: what stands beside it may be meant for it. And what
+    # an import of everything binds is not known; one from __future__ holds for all cells below.
+    home = {s.cell for s in binders[function] if s.kind != "import"}
+    choose(s for s in statements if s.cell in home)
+    choose(s for s in statements if s.kind == "import" and s.binds & {"*", "__future__"})
+    needed: set[str] = {function}
+    data: set[str] = set()  # names that hold data: who mentions one may change what it holds
+    choose([*binders[function], *changers[function]])
+    # A chosen statement needs names of its own, which choose others, above it or below. Each
+    # statement and each name has its turn once, so this takes time in proportion to the code.
+    while waiting:
+        statement = waiting.pop()
+        for name in statement.uses - needed:
+            needed.add(name)
+            choose([*binders[name], *changers[name]])
+        if statement.kind == "other":  # a definition is not changed by who mentions it
+            for name in statement.binds - data:
+                data.add(name)
+                choose(users[name])
+    return _by_cell(statements, home, needed)
+
+
+def _by_cell(
+    statements: Iterable[_Statement], home: set[int], needed: set[str]
+) -> dict[int, list[ast.stmt]]:
+    """Return the chosen statements of each cell."""
     chosen: dict[int, list[ast.stmt]] = {}
     for statement in statements:
         if statement.chosen:
             node = statement.node
+            # Of an import elsewhere only the names in need: the others may be slow, or not there.
             if statement.kind == "import" and statement.cell not in home:
                 node = _only_needed(node, needed)
             chosen.setdefault(statement.cell, []).append(node)
     return chosen
-
-
-def _belongs(statement: _Statement, home: set[int], needed: set[str], data: set[str]) -> bool:
-    if statement.cell in home:
-        return True
-    if statement.kind == "import" and statement.binds & {"*", "__future__"}:
-        return True
-    if statement.binds & needed:
-        return True
-    if statement.kind != "other":
-        return False
-    return bool(statement.uses & data) or bool(statement.changes & needed)
 
 
 def _kind(node: ast.stmt) -> str:

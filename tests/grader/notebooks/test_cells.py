@@ -259,3 +259,12 @@ def test_reading_takes_time_in_proportion(source: str) -> None:
         parse(source)
     without_magics(source)
     assert time.process_time() - began < 10
+
+
+def test_choosing_takes_time_in_proportion() -> None:
+    """Each statement needs the one below it: the worst order to find them in."""
+    chain = "\n".join(f"def f{n}(): return f{n + 1}()" for n in range(5_000))
+    began = time.process_time()
+    chosen = plan([("a", chain), ("b", "def f(): return f0()")], "f")
+    assert len(chosen.groups[0].body.body) == 5_000
+    assert time.process_time() - began < 10
