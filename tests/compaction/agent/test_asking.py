@@ -34,7 +34,7 @@ from tests.compaction.agent.sessions import Heard, assert_valid, heard
 
 PAGE = "<html><head><title>502 Bad Gateway</title></head><body><h1>nginx</h1></body></html>"
 WORD = {"index": 0, "delta": {"role": "assistant", "content": "One two"}, "finish_reason": None}
-WHOLE = said("One two three four.", prompt_tokens=9, completion_tokens=4, total_tokens=13)
+WHOLE = said("One two three four.", prompt_tokens=450, completion_tokens=4, total_tokens=454)
 
 Ask = Callable[..., Agent]
 

@@ -336,7 +336,7 @@ def test_a_whole_session_of_the_agent(server: Server, tmp_path: Path) -> None:
         server.say("It is guarded.")
         assert agent.say("And now?")
         [line] = [line for line in notes.lines if "status 429" in line]
-        assert "trying again in" in line
+        assert "asking again in" in line
         for text in ("Fine.", "Good."):
             server.say(text)
             assert agent.say("So?")
