@@ -18,13 +18,6 @@ space := $(empty) $(empty)
 ready = $(VENV)/.ready$(addprefix -,$(subst $(space),+,$(call choose,$(sort $(subst $(comma), ,$1)))))
 choose = $(if $(filter all,$1),all,$(strip $1))
 
-# What a learner has no use for: nbgrader's toolbar for making assignments, its lists of courses
-# and assignments, and the menu that would open them. The button Validate stays.
-instructor_tools := $(addprefix @jupyter/nbgrader:,\
-  create-assignment formgrader course-list assignment-list menu)
-# JupyterLab's question about news covers a corner of the page.
-noise := @jupyterlab/apputils-extension:announcements
-
 # As root (a container) Jupyter wants to be told; BROWSER=none means: print the address only.
 lab_flags := $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(filter none,$(BROWSER)),--no-browser)
 # Terminals and `!` lines in JupyterLab find the environment's commands first, and so does
@@ -41,11 +34,10 @@ help: ## list these words
 	@sed -n 's/^\([a-z]*\):.*## /\1: /p' $(firstword $(MAKEFILE_LIST)) | awk -F': ' '{printf "  %-12s %s\n", $$1, $$2}'
 	@echo 'Settings: PYTHON=python3.13  VENV=folder  EXTRAS=all  TEST_ARGS="-k tokens"  LAB_ARGS="--port 9999"  WHERE=workbook'
 
-lab: $(VENV)/.for-learners ## set up, lay your copy of the labs in workbook/, open JupyterLab
-	@$(python) -m grader workbook
-	@$(start_lab)
+lab: $(call ready,$(EXTRAS)) ## set up, lay lessons and labs in workbook/, open JupyterLab on your next day
+	@$(python) -m grader lab -- $(LAB_ARGS)
 
-instructor: $(VENV)/.for-instructors ## set up with a gradebook, open JupyterLab with nbgrader's instructor tools
+instructor: $(call ready,$(EXTRAS)) ## set up with a gradebook, open JupyterLab with nbgrader's instructor tools
 	@mkdir -p grader/classroom
 	@$(on_path) $(python) -m nbgrader db assignment list
 	@$(start_lab)
@@ -59,6 +51,7 @@ selftest: $(call ready,$(EXTRAS)) ## run the fifteen checks on the solutions, or
 
 lint: $(call ready,test $(EXTRAS)) ## check style (ruff), types (mypy) and the direction of imports (import-linter)
 	$(python) -m ruff check .
+	$(python) -m ruff check --isolated --select F821 labs
 	$(python) -m ruff format --check .
 	$(python) -m mypy
 	$(bin)/lint-imports
@@ -95,19 +88,6 @@ $(VENV)/.ready: $(python) pyproject.toml constraints.txt
 $(VENV)/.ready-%: $(python) pyproject.toml constraints.txt
 	@echo 'Installing what is missing ...'
 	@$(python) -m pip install --quiet -c constraints.txt -e '.[$(subst +,$(comma),$*)]'
-	@touch $@
-
-# $(call labextension,disable|enable,NAMES): Jupyter's remarks are shown only when it fails.
-labextension = out=$$($(python) -m jupyter labextension $1 --level=sys_prefix $2 2>&1) || { echo "$$out" >&2; exit 1; }
-
-$(VENV)/.for-learners: $(call ready,$(EXTRAS))
-	@$(call labextension,disable,$(instructor_tools) $(noise))
-	@rm -f $(VENV)/.for-instructors
-	@touch $@
-
-$(VENV)/.for-instructors: $(call ready,$(EXTRAS))
-	@$(call labextension,enable,$(instructor_tools))
-	@rm -f $(VENV)/.for-learners
 	@touch $@
 
 $(bin)/configurable-http-proxy: $(python)

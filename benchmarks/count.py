@@ -1,6 +1,11 @@
-"""Compare ways to count, side by side in one run: characters, a Python loop, exact tokenizers.
+"""Compare ways to count, side by side in one run: how far they are off, and how fast they are.
 
-    python benchmarks/count.py [--megabytes 5] [--repeats 5] [--json]
+    python benchmarks/count.py [--pieces FILE] [--only errors|speed] [--megabytes 5] [--repeats 5]
+
+First the errors (``accuracy.py``): the mean over the tokenizers, the worst tokenizer, the share
+of requests that are counted too low, how much too high on average, and the worst kind of text.
+They are measured on the package's own pieces, or on FILE: JSON lines with ``kind``, ``text`` and
+``counts`` (tokenizer -> tokens). Then the speeds.
 
 Three texts made of the pieces of the course's data: mixed text with 16 % CJK characters, ASCII
 only, and Cyrillic (neither CJK nor ASCII). Megabytes are a million bytes of UTF-8. All ways run
@@ -21,8 +26,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import cycle
+from pathlib import Path
 from typing import NamedTuple
 
+from compaction import features
 from compaction.measurements import tokenizer_counts
 from compaction.tokens import CJK_RANGES, Chars, count_chars
 
@@ -89,6 +96,19 @@ def loop_unrolled(text: str) -> Chars:
             cjk += 1
     return Chars(cjk, len(text) - cjk)
 
+
+def features_short(text: str) -> object:
+    """Count the features without numpy, in stretches of 100,000 characters."""
+    return [
+        features._count_short(text[start : start + 100_000])
+        for start in range(0, len(text), 100_000)
+    ]
+
+
+FEATURE_WAYS: dict[str, Callable[[str], object]] = {
+    "features, numpy": features.count_features,
+    "features, without numpy": features_short,
+}
 
 CHARACTER_WAYS: dict[str, Callable[[str], Chars]] = {
     OURS: count_chars,
@@ -186,29 +206,62 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compare ways to count characters and tokens.")
     parser.add_argument("--megabytes", type=float, default=5.0, help="size of each text (5)")
     parser.add_argument("--repeats", type=int, default=5, help="runs; the best one counts (5)")
+    parser.add_argument("--only", choices=("errors", "speed"), help="one half of the comparison")
+    parser.add_argument("--pieces", type=Path, help="pieces with exact counts, JSON lines")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     options = parser.parse_args(arguments)
     if not 0 < options.megabytes <= 1000 or options.repeats < 1:
         parser.error("--megabytes must be above 0 (and at most 1000), --repeats 1 or more")
 
+    report: dict[str, object] = {}
+    if options.only != "speed":
+        try:
+            report["errors"] = compare_errors(options.pieces, quiet=options.json)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            print(f"count: {options.pieces}: no usable pieces ({error})", file=sys.stderr)
+            return 2
+    if options.only != "errors":
+        try:
+            texts = compare_speeds(options.megabytes, options.repeats, quiet=options.json)
+        except ValueError as error:
+            print(f"count: {error}", file=sys.stderr)
+            return 1
+        report |= {"repeats": options.repeats, "texts": texts}
+    if options.json:
+        print(json.dumps(report, indent=2))
+    return 0
+
+
+def compare_errors(pieces: Path | None, *, quiet: bool) -> dict[str, object]:
+    """Judge all ways, print the tables unless ``quiet``, return them."""
+    from accuracy import judge_all, print_scores, read_texts
+
+    scores = judge_all(read_texts(pieces))
+    if not quiet:
+        print_scores(scores)
+    return {title: [score._asdict() for score in found] for title, found in scores.items()}
+
+
+def compare_speeds(megabytes: float, repeats: int, *, quiet: bool) -> list[dict[str, object]]:
+    """Time all ways, print the tables unless ``quiet``, return them.
+
+    Raises ``ValueError`` when two ways of counting characters disagree.
+    """
     token_ways = load_token_ways()
-    ways: dict[str, Callable[[str], object]] = {**CHARACTER_WAYS, **token_ways}
-    results = []
-    for name, text in make_texts(options.megabytes):
+    ways: dict[str, Callable[[str], object]] = {**CHARACTER_WAYS, **FEATURE_WAYS, **token_ways}
+    results: list[dict[str, object]] = []
+    for name, text in make_texts(megabytes):
         counts = {way: count(text) for way, count in CHARACTER_WAYS.items()}
         if len(set(counts.values())) > 1:
-            print(f"count: the ways disagree on {name}: {counts}", file=sys.stderr)
-            return 1
-        timings = compare(text, ways, options.repeats)
+            raise ValueError(f"the ways disagree on {name}: {counts}")
+        timings = compare(text, ways, repeats)
         results.append({"text": name, "bytes": len(text.encode()), "characters": len(text)})
         results[-1]["ways"] = [timing._asdict() for timing in timings]
-        if not options.json:
+        if not quiet:
             print_report(results[-1], timings)
-    if options.json:
-        print(json.dumps({"repeats": options.repeats, "texts": results}, indent=2))
-    elif not token_ways:
+    if not quiet and not token_ways:
         print("No exact tokenizer here: pip install -e '.[tokenizers]' adds two.")
-    return 0
+    return results
 
 
 def print_report(result: dict[str, object], timings: list[Timing]) -> None:

@@ -31,8 +31,12 @@ from compaction.tokens import Chars, count_chars, estimate
 
 SMALL_WINDOW, LARGE_WINDOW = 6_000, 10**9
 CONTRAST_TURNS = 100
-ALLOWED_GROWTH = 1.10
-"""How much more often a character may be measured in the longest session than in the shortest."""
+ALLOWED_GROWTH = 1.35
+"""How much more often a character may be measured in the longest session than in the shortest.
+
+Above 1: the first passes of a session gain most, so a short one makes fewer passes for its size.
+Work that grew with the square of the text would double with each doubling.
+"""
 
 
 class Session(NamedTuple):

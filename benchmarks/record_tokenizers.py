@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NoReturn
 from unittest import mock
 
+from compaction.files import write_whole
 from compaction.measurements import PIECE_MARK, Family, sha256_of, split_pieces
 
 DATA = Path(__file__).resolve().parents[1] / "course" / "compaction" / "data"
@@ -48,6 +49,13 @@ FAMILIES = (
     ("deepseek", "DeepSeek V3", "deepseek_v3", "splintr-rs", ""),
     ("mistral", "Mistral NeMo and later", "mistral_v3", "splintr-rs", "mistral-common"),
     ("llama3", "Llama 3", "llama3", "splintr-rs", ""),
+)
+
+# Counted as well, and left out of the lessons' figures.
+MORE_FAMILIES = (
+    ("glm", "GLM 4", "glm4", "splintr-rs", ""),
+    ("gemma", "Gemma 3", "gemma3", "splintr-rs", ""),
+    ("kimi", "Kimi K2", "kimi_k2", "splintr-rs", ""),
 )
 
 Encoder = Callable[[str], list[int]]
@@ -144,13 +152,13 @@ def made_files() -> dict[str, str]:
 # --- exact tokenizers ---------------------------------------------------------------------
 
 
-def describe_families() -> list[Family]:
+def describe_families(families: tuple[tuple[str, ...], ...] = FAMILIES) -> list[Family]:
     """Return the families with the sizes of their vocabularies."""
     from splintr import base_vocab_size
 
     return [
         Family(family, models, vocabulary, base_vocab_size(vocabulary), counted, checked)
-        for family, models, vocabulary, counted, checked in FAMILIES
+        for family, models, vocabulary, counted, checked in families
     ]
 
 
@@ -162,7 +170,7 @@ def load_encoders() -> dict[str, Encoder]:
         family: load_tiktoken(vocabulary)
         if counted_with == "tiktoken"
         else Tokenizer.from_pretrained(vocabulary).encode_ordinary
-        for family, _, vocabulary, counted_with, _ in FAMILIES
+        for family, _, vocabulary, counted_with, _ in FAMILIES + MORE_FAMILIES
     }
 
 
@@ -229,6 +237,7 @@ def make_record(texts: dict[str, dict[str, str]]) -> str:
         "Written by benchmarks/record_tokenizers.py; never edited.",
         "packages": {package: version(package) for package in PACKAGES},
         "families": [asdict(family) for family in describe_families()],
+        "more_families": [asdict(family) for family in describe_families(MORE_FAMILIES)],
         "kinds": [
             {
                 "kind": kind,
@@ -259,19 +268,6 @@ def read_texts(folder: Path, made: dict[str, str]) -> dict[str, dict[str, str]]:
         except ValueError as error:  # bad UTF-8 too
             raise ValueError(f"{path.name}: {error}") from None
     return texts
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -308,7 +304,9 @@ def main(arguments: list[str] | None = None) -> int:
             write_whole(path, text)
     pieces = sum(map(len, texts.values()))
     done = "agrees" if options.check else "written"
-    print(f"{pieces} pieces of {len(texts)} kinds, {len(FAMILIES)} families: {done}")
+    print(
+        f"{pieces} pieces of {len(texts)} kinds, {len(FAMILIES + MORE_FAMILIES)} families: {done}"
+    )
     return 0
 
 

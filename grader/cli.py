@@ -14,6 +14,7 @@ COMMANDS: dict[str, Command] = {
     "autograde": ("grader.autograde.command", "grade a class: many notebooks, each in a sandbox"),
     "build": ("grader.build.command", "make labs and lessons again from their sources"),
     "check": ("grader.learner.check_notebook", "run the checks of one lab's notebook"),
+    "lab": ("grader.learner.start", "lay your working copy and open JupyterLab on your next day"),
     "release": (
         "grader.build.release",
         "pack the course into a zip archive for people without git",

@@ -25,6 +25,10 @@ SLUGS = {
 }
 """The name of each day's lesson and lab."""
 
+LESSONS_FOLDER = "lessons"
+START_HERE = "start_here.ipynb"
+"""In a learner's folder: what is read there, beside the labs."""
+
 
 @dataclass(frozen=True)
 class Exercise:

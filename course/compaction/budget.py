@@ -29,7 +29,9 @@ __all__ = [
     "Counter",
     "Path",
     "Row",
+    "at_most",
     "budget_table",
+    "in_words",
     "line_tokens",
     "path_of",
     "should_compact",
@@ -45,6 +47,41 @@ class Counter(Protocol):
     ) -> int:
         """Return the prompt tokens of the messages and tool schemas."""
         ...
+
+
+def at_most(
+    meter: Counter,
+    messages: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]] | None = None,
+) -> int:
+    """Return the count to decide with: the meter's upper bound, or its count where it has none.
+
+    >>> from compaction.calibration import FeatureMeter, TokenMeter
+    >>> history = [{"role": "user", "content": "Please read calc.py"}]
+    >>> at_most(TokenMeter(), history), at_most(FeatureMeter(), history)
+    (7, 13)
+    """
+    bound = getattr(meter, "at_most", None)
+    return meter.count(messages, tools) if bound is None else bound(messages, tools)
+
+
+def in_words(
+    meter: Counter,
+    messages: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]] | None = None,
+) -> str:
+    """Say a count the way it is shown to a person: with its bound, where the meter has one.
+
+    >>> from compaction.calibration import FeatureMeter, TokenMeter
+    >>> history = [{"role": "user", "content": "Please read calc.py"}]
+    >>> in_words(TokenMeter(), history)
+    'about 7 tokens'
+    >>> in_words(FeatureMeter(), history)
+    'about 9 tokens, at most 13'
+    """
+    count, bound = meter.count(messages, tools), at_most(meter, messages, tools)
+    said = f"about {count:,} token{'' if count == 1 else 's'}"
+    return said if bound <= count else f"{said}, at most {bound:,}"
 
 
 @dataclass(frozen=True)
@@ -148,7 +185,7 @@ def sizes_by_path(messages: Sequence[Message]) -> dict[str, Size]:
     """Measure each path's characters and images; the tool calls of a message are tool results.
 
     >>> sizes_by_path([{"role": "user", "content": "hi"}])["conversation"]
-    Size(cjk=0, other=9, images=0)
+    Size(cjk=0, other=9, images=0, file_tokens=0)
     """
     sizes = {path.name: Size() for path in PATHS}
     for message in messages:

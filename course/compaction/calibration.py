@@ -2,20 +2,22 @@
 
 ``fit`` is the plain least squares of the lesson, with the check that refuses a solution
 which only looks calibrated. ``fit_robust`` is what the meter uses on real traffic.
-``TokenMeter`` is the one place where a process counts tokens.
+``TokenMeter`` is the one place where a process counts tokens; ``FeatureMeter`` has the same face
+and is closer on real histories.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from compaction.attachments import file_tokens
+from compaction.feature_meter import FeatureMeter as FeatureMeter  # handed on
 from compaction.messages import Message, image_count, marked_text, tools_text
+from compaction.observing import GrowingHistory, prompt_tokens
 from compaction.tokens import DEFAULT, IMAGE_TOKENS, Chars, Coefficients, count_chars
 
 MIN_COEFFICIENT, MAX_COEFFICIENT = 0.01, 4.0
@@ -192,12 +194,15 @@ _LEAST_SCATTER = 0.02
 
 def _reweighted(rows: Sequence[_Row], prior_deviation: float) -> tuple[float, float]:
     """Return the two factors on the prior that minimise the robust relative error."""
+    # To begin with all samples count alike, and the prior hardly at all.
     factors = _ridge(rows, [1.0] * len(rows), 0.001)
     for _ in range(40):
         residuals = [factors[0] * r.cjk + factors[1] * r.other - r.tokens for r in rows]
         # The median deviation, in the unit of a normal distribution's standard deviation.
         scatter = max(_LEAST_SCATTER, 1.4826 * sorted(map(abs, residuals))[len(rows) // 2])
+        # Cauchy's weights: a sample two deviations off counts half, an absurd one next to nothing.
         weights = [1 / (1 + (residual / (2 * scatter)) ** 2) for residual in residuals]
+        # The ridge in the unit of the samples' scatter: samples that agree outvote the prior.
         following = _ridge(rows, weights, (scatter / prior_deviation) ** 2)
         change = max(abs(a - b) for a, b in zip(factors, following, strict=True))
         factors = following
@@ -228,22 +233,28 @@ def _ridge(
 
 
 class Size(NamedTuple):
-    """What a stretch of history measures: characters and images."""
+    """What a stretch of history measures: characters, images, and the tokens of its files."""
 
     cjk: int = 0
     other: int = 0
     images: int = 0
+    file_tokens: int = 0
 
     def plus(self, more: Size) -> Size:
-        return Size(self.cjk + more.cjk, self.other + more.other, self.images + more.images)
+        return Size(*(mine + its for mine, its in zip(self, more, strict=True)))
 
     def minus(self, less: Size) -> Size:
-        return Size(self.cjk - less.cjk, self.other - less.other, self.images - less.images)
+        return Size(*(mine - its for mine, its in zip(self, less, strict=True)))
 
     def tokens(self, coefficients: Coefficients) -> float:
-        """Return the unrounded estimate, images included."""
+        """Return the unrounded estimate, images and files included."""
         text_tokens = coefficients.cjk * self.cjk + coefficients.other * self.other
-        return text_tokens + IMAGE_TOKENS * self.images
+        return text_tokens + self.attached
+
+    @property
+    def attached(self) -> int:
+        """The tokens of images, at their flat price, and of files."""
+        return IMAGE_TOKENS * self.images + self.file_tokens
 
 
 def size_of(message: Mapping[str, Any]) -> Size:
@@ -253,7 +264,7 @@ def size_of(message: Mapping[str, Any]) -> Size:
     Size(cjk=2, other=7, images=0)
     """
     chars: Chars = count_chars(marked_text(message))
-    return Size(chars.cjk, chars.other, image_count([message]))
+    return Size(chars.cjk, chars.other, image_count([message]), file_tokens(message))
 
 
 def size_of_tools(tools: Sequence[Mapping[str, Any]] | None) -> Size:
@@ -268,7 +279,6 @@ class _Anchor:
 
     messages: list[Message]
     size: Size
-    tools: Size
     tokens: int
 
 
@@ -298,23 +308,28 @@ class TokenMeter:
         self.samples: list[Sample] = []
         self._prior = coefficients
         self._anchor: _Anchor | None = None
-        self._seen: list[Message] = []  # snapshots of the history counted last
-        self._sizes: list[Size] = [Size()]  # sizes of its beginnings, shortest first
-        self._tools: list[Mapping[str, Any]] = []  # snapshot of the schemas measured last
-        self._tools_size = Size()
+        self._history: GrowingHistory[Size] = GrowingHistory(size_of, Size(), Size.plus)
+        # The schemas are measured like a message that holds them.
+        self._tools: GrowingHistory[Size] = GrowingHistory(
+            lambda holder: size_of_tools(holder["tools"]), Size(), Size.plus
+        )
 
     def count(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None
     ) -> int:
         """Return the prompt tokens that a request with these messages and tools would cost."""
-        size, tools_size = self._measure(messages), self._measure_tools(tools)
-        whole = size.plus(tools_size)
+        whole = self._history.size(messages).plus(self._size_of_tools(tools))
         anchor = self._anchor
         if anchor is None:
             return math.ceil(whole.tokens(self.coefficients))
-        if self._begins_with(anchor.messages, len(messages)):
+        # What was observed is known; only what follows it (tools that came or went, too) is
+        # estimated, so the error of the estimate does not grow with the history.
+        if self._history.begins_with(anchor.messages, len(messages)):
             added = whole.minus(anchor.size).tokens(self.coefficients)
             return max(0, anchor.tokens + math.ceil(added))
+        # Another history, such as the compacted one: its estimate in the unit of real usage, so
+        # that the counts before and after can be compared. Rounded, lest noise in the last digit
+        # of a float add a token.
         return math.ceil(round(self._ratio(anchor) * whole.tokens(self.coefficients), 6))
 
     def observe(
@@ -326,17 +341,16 @@ class TokenMeter:
         """Take in the usage that came back for a request.
 
         ``usage`` is a number of prompt tokens, or an object or dict with ``prompt_tokens``
-        (cached tokens are already inside). Absent, zero or negative usage is ignored.
+        (cached tokens are already inside). Usage that is absent or cannot be is ignored.
         """
-        tokens = _prompt_tokens(usage)
-        if tokens is None or tokens <= 0:
+        size = self._history.size(messages).plus(self._size_of_tools(tools))
+        tokens = prompt_tokens(usage, size.tokens(self._prior))
+        if tokens is None:
             return
-        tools_size = self._measure_tools(tools)
-        size = self._measure(messages).plus(tools_size)
-        # An image has its own flat price; a sample is about characters.
-        text_tokens = max(1, tokens - IMAGE_TOKENS * size.images)
+        # Images and files have prices of their own; a sample is about characters.
+        text_tokens = max(1, tokens - size.attached)
         self.samples.append(Sample(size.cjk, size.other, text_tokens))
-        self._anchor = _Anchor(self._seen[: len(messages)], size, tools_size, tokens)
+        self._anchor = _Anchor(self._history.beginning(len(messages)), size, tokens)
 
     def calibrate(self) -> Fit:
         """Fit the table to all samples so far, and use it from now on."""
@@ -350,58 +364,8 @@ class TokenMeter:
             return 1.0
         return min(MAX_RATIO, max(MIN_RATIO, anchor.tokens / estimated))
 
-    def _begins_with(self, snapshots: list[Message], length: int) -> bool:
-        """Say whether the history measured last begins with these snapshots."""
-        return len(snapshots) <= length and self._seen[: len(snapshots)] == snapshots
-
-    def _measure(self, messages: Sequence[Message]) -> Size:
-        """Return the size of a history; look only at messages not measured last time."""
-        known = _common_length(list(messages), self._seen)
-        if known < len(messages):
-            del self._seen[known:], self._sizes[known + 1 :]
-            for message in messages[known:]:
-                # Deep copies share their strings, so a snapshot costs no text.
-                self._seen.append(copy.deepcopy(message))
-                self._sizes.append(self._sizes[-1].plus(size_of(message)))
-        return self._sizes[len(messages)]
-
-    def _measure_tools(self, tools: Sequence[Mapping[str, Any]] | None) -> Size:
-        """Return the size of the tool schemas, measured once as long as they stay the same."""
-        if not tools:
-            return Size()
-        if self._tools != list(tools):
-            self._tools = copy.deepcopy(list(tools))
-            self._tools_size = size_of_tools(tools)
-        return self._tools_size
-
-
-def _common_length(left: list[Message], right: list[Message]) -> int:
-    """Return how many messages two lists have in common at their beginning.
-
-    Whole slices are compared, halved where they differ: that is several times faster than a
-    loop over the messages, and a long session compares often.
-    """
-    low, high = 0, min(len(left), len(right))
-    middle = high
-    while low < high:
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-        middle = (low + high + 1) // 2
-    return low
-
-
-def _prompt_tokens(usage: Any) -> int | None:
-    if isinstance(usage, Mapping):
-        usage = usage.get("prompt_tokens")
-    elif usage is not None and not isinstance(usage, Real):
-        usage = getattr(usage, "prompt_tokens", None)
-    # Real, not int: a number out of an array or a data frame is one of numpy's.
-    if isinstance(usage, bool) or not isinstance(usage, Real):
-        return None
-    number = float(usage)
-    return int(number) if math.isfinite(number) else None
+    def _size_of_tools(self, tools: Sequence[Mapping[str, Any]] | None) -> Size:
+        return self._tools.size([{"tools": list(tools)}]) if tools else Size()
 
 
 meter = TokenMeter()

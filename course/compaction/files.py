@@ -40,7 +40,11 @@ def writing_whole(
             temporary = target  # a device or a pipe has nothing to be replaced
         else:
             temporary = target.with_name(f".{os.urandom(8).hex()}.tmp")
-        file = open(temporary, "wb")  # noqa: SIM115 - closed below
+        # Nobody may read it meanwhile who may not read it afterwards.
+        allowed = mode or (stat.S_IMODE(old.st_mode) if old else 0o666)
+        file = open(  # noqa: SIM115 - closed below
+            temporary, "wb", opener=lambda name, flags: os.open(name, flags, allowed)
+        )
 
     def write(content: str | bytes) -> None:
         with _refusing(path):

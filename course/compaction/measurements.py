@@ -102,19 +102,24 @@ class Request(NamedTuple):
     model: str
 
 
-def tokenizer_counts() -> TokenizerCounts:
+def tokenizer_counts(more: bool = False) -> TokenizerCounts:
     """Load the exact token counts and the texts that were counted.
+
+    The lessons' figures are of six families; with ``more`` there are three besides.
 
     Raises ``ValueError`` when a text is no longer the one that was counted.
 
     >>> counts = tokenizer_counts()
     >>> [family.id for family in counts.families]
     ['cl100k', 'o200k', 'qwen3', 'deepseek', 'mistral', 'llama3']
+    >>> len(tokenizer_counts(more=True).families)
+    9
     >>> counts.pieces[0].id
     'english/request'
     """
     record = json.loads(_read("tokenizer_counts.json"))
-    families = tuple(Family(**family) for family in record["families"])
+    listed = record["families"] + (record["more_families"] if more else [])
+    families = tuple(Family(**family) for family in listed)
     pieces = []
     for kind in record["kinds"]:
         texts = split_pieces(_read("tokenizer_texts", f"{kind['kind']}.txt"))
@@ -124,7 +129,7 @@ def tokenizer_counts() -> TokenizerCounts:
             text, identity = texts[piece["name"]], f"{kind['kind']}/{piece['name']}"
             if sha256_of(text) != piece["sha256"]:
                 raise ValueError(f"{identity}: another text than the one counted; {_AGAIN}")
-            tokens = MappingProxyType(piece["tokens"])
+            tokens = MappingProxyType({f.id: piece["tokens"][f.id] for f in families})
             pieces.append(Piece(identity, kind["kind"], text, tokens))
     return TokenizerCounts(families, tuple(pieces))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 Message = dict[str, Any]
 
@@ -60,6 +60,11 @@ _FOREIGN_BLOCKS = {
 """Blocks in which other APIs keep what Chat Completions has elsewhere, and whose they are."""
 
 _IMAGE_PARTS = frozenset({"image_url", "input_image", "image"})
+_FILE_PARTS = frozenset({"file", "input_file", "document"})
+_AUDIO_PARTS = frozenset({"input_audio", "audio"})
+_THOUGHT_PARTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
+_CALL_PARTS = frozenset({"tool_use", "function_call"})
+_RESULT_PARTS = frozenset({"tool_result", "function_call_output"})
 
 
 @dataclass(frozen=True)
@@ -90,16 +95,31 @@ def content_of(message: Mapping[str, Any]) -> str:
 def _part_text(part: object) -> str:
     if isinstance(part, str):
         return part
-    if isinstance(part, Mapping) and not _is_image(part):
+    if isinstance(part, Mapping) and _kind_of(part) not in _IMAGE_PARTS | _THOUGHT_PARTS:
         text = part.get("text", part.get("refusal"))
         return text if isinstance(text, str) else ""
     return ""
 
 
-def _is_image(part: object) -> bool:
+def _kind_of(part: object) -> str:
     # A type may be anything in a file, even what no set can be asked for.
     kind = part.get("type") if isinstance(part, Mapping) else None
-    return isinstance(kind, str) and kind in _IMAGE_PARTS
+    return kind if isinstance(kind, str) else ""
+
+
+def _parts(content: object) -> list[Mapping[str, Any]]:
+    """Return the parts of a content, those inside results too, in order."""
+    if isinstance(content, Mapping):
+        content = [content]
+    if isinstance(content, str) or not isinstance(content, Sequence):
+        return []
+    found: list[Mapping[str, Any]] = []
+    for part in content:
+        if isinstance(part, Mapping):
+            found.append(part)
+            if _kind_of(part) in _RESULT_PARTS:
+                found += _parts(part.get("content", part.get("output")))
+    return found
 
 
 def calls_of(message: Mapping[str, Any]) -> list[Call]:
@@ -134,7 +154,9 @@ def _call(call: Mapping[str, Any]) -> Call:
 def text_of(message: Mapping[str, Any]) -> str:
     """Return all the text that a message carries: content, then its tool calls, one a line.
 
-    Images carry no text: their base64 data is never counted as if it were written.
+    What lies deeper counts as well: results inside a content, calls of other forms, names of
+    files, the words of a recording. Thoughts were not said: :func:`marked_text` has them. Images,
+    files and recordings carry no text: their base64 is never counted as if it were written.
 
     >>> text_of({"role": "user", "content": "hello"})
     'hello'
@@ -143,21 +165,132 @@ def text_of(message: Mapping[str, Any]) -> str:
     'read_file {}'
     """
     content = content_of(message)
-    calls = calls_of(message)
-    if not calls:
+    calls = [f"{call.name} {call.arguments}" for call in calls_of(message)]
+    deeper = _deeper_text(message)
+    if not calls and not deeper:
         return content
-    lines = [content] if content else []
-    lines += [f"{call.name} {call.arguments}" for call in calls]
-    return "\n".join(lines)
+    return "\n".join([content, *deeper, *calls] if content else [*deeper, *calls])
+
+
+def _deeper_text(message: Mapping[str, Any]) -> list[str]:
+    """Return the texts of a message that are neither plain content nor tool calls."""
+    texts = []
+    content = message.get("content")
+    for part in [] if content is None or isinstance(content, str) else _parts(content):
+        if (kind := _kind_of(part)) in _CALL_PARTS:
+            texts.append(_call_text(part))
+        elif kind in _RESULT_PARTS:
+            inside = content_of({"content": part.get("content", part.get("output"))})
+            texts.append(inside)
+        elif kind in _FILE_PARTS:
+            texts.append(_attachment(part).name)
+            source = part.get("source")
+            if isinstance(source, Mapping) and source.get("type") == "text":
+                texts.append(str(source.get("data") or ""))
+    if isinstance(older := message.get("function_call"), Mapping):
+        texts.append(_call_text(older))
+    if isinstance(spoken := message.get("audio"), Mapping):
+        texts.append(str(spoken.get("transcript") or ""))
+    return [text for text in texts if text]
+
+
+def _call_text(call: Mapping[str, Any]) -> str:
+    arguments = call.get("arguments", call.get("input", ""))
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False, default=str)
+    return f"{call.get('name') or ''} {arguments}"
+
+
+def thoughts_of(message: Mapping[str, Any]) -> str:
+    """Return the reasoning that a message carries back to the model; it was never said.
+
+    >>> thoughts_of({"role": "assistant", "content": "4", "reasoning_content": "2 and 2"})
+    '2 and 2'
+    """
+    # Gateways that send a text and its details send the same thought twice: one of them counts.
+    for field in ("reasoning_content", "reasoning"):
+        if isinstance(text := message.get(field), str) and text:
+            return text
+    content, details = message.get("content"), message.get("reasoning_details")
+    thoughts = [part for part in _parts(content) if _kind_of(part) in _THOUGHT_PARTS]
+    return "\n".join(filter(None, map(_thought, [*thoughts, *_parts(details)])))
+
+
+def _thought(part: Mapping[str, Any]) -> str:
+    for field in ("thinking", "text", "summary", "data", "reasoning"):
+        value = part.get(field)
+        if isinstance(value, Sequence) and value:
+            return value if isinstance(value, str) else content_of({"content": value})
+    return ""
+
+
+class Attachment(NamedTuple):
+    """A part that is no text: ``kind`` image, file or audio; ``data`` is base64 or "".
+
+    ``form`` is an image's detail, a file's media type, a recording's format; each may be "".
+    """
+
+    kind: str
+    name: str
+    form: str
+    data: str
+
+
+def attachments_of(message: Mapping[str, Any]) -> list[Attachment]:
+    """Return the images, files and recordings of a message, those inside results too.
+
+    >>> image = {"type": "image_url", "image_url": {"url": "a.png", "detail": "low"}}
+    >>> attachments_of({"role": "user", "content": [image]})
+    [Attachment(kind='image', name='', form='low', data='')]
+    """
+    content = message.get("content")
+    if content is None or isinstance(content, str):
+        return []
+    kinds = _IMAGE_PARTS | _FILE_PARTS | _AUDIO_PARTS
+    return [_attachment(part) for part in _parts(content) if _kind_of(part) in kinds]
+
+
+def _attachment(part: Mapping[str, Any]) -> Attachment:
+    kind = _kind_of(part)
+    # The payload lies in a field of the part's own name, in Anthropic's `source`, or in the part.
+    inner = next(
+        (part[key] for key in (kind, "source") if isinstance(part.get(key), Mapping)), part
+    )
+
+    def first(*fields: str) -> str:
+        values = [holder.get(field) for holder in (inner, part) for field in fields]
+        return next((value for value in values if isinstance(value, str)), "")
+
+    address, data = first("url", "image_url"), first("file_data", "data")
+    if not data and address.startswith("data:"):
+        data = address
+    media = first("media_type")
+    if data.startswith("data:"):
+        head, _, data = data.removeprefix("data:").partition(",")
+        media = head.partition(";")[0] or media
+    if inner.get("type") == "text":
+        media, data = "text/plain", ""  # written out: it counts as text
+    name = first("filename", "title", "name")
+    if kind in _IMAGE_PARTS:
+        return Attachment("image", name, first("detail"), data)
+    if kind in _AUDIO_PARTS:
+        return Attachment("audio", name, first("format"), data)
+    return Attachment("file", name, media, data)
 
 
 def marked_text(message: Mapping[str, Any]) -> str:
     """Return a message's share of the transcript: ``"role: text"`` and a line break.
 
+    Reasoning that goes back with the message is part of the request, marked as what it is.
+
     >>> marked_text({"role": "user", "content": "hello"})
     'user: hello\\n'
+    >>> marked_text({"role": "assistant", "content": "4", "reasoning_content": "2 and 2"})
+    'assistant: (thinking) 2 and 2\\n4\\n'
     """
-    return f"{message.get('role')}: {text_of(message)}\n"
+    thoughts = thoughts_of(message)
+    thinking = f"(thinking) {thoughts}\n" if thoughts else ""
+    return f"{message.get('role')}: {thinking}{text_of(message)}\n"
 
 
 def tools_text(tools: Sequence[Mapping[str, Any]] | None) -> str:
@@ -188,17 +321,12 @@ def transcript(
 
 
 def image_count(messages: Iterable[Mapping[str, Any]]) -> int:
-    """Return the number of image parts in the messages.
+    """Return the number of image parts in the messages, those inside results too.
 
     >>> image_count([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}])
     1
     """
-    return sum(
-        _is_image(part)
-        for message in messages
-        if isinstance(parts := message.get("content"), Sequence) and not isinstance(parts, str)
-        for part in parts
-    )
+    return sum(found.kind == "image" for message in messages for found in attachments_of(message))
 
 
 def is_summary(message: Mapping[str, Any]) -> bool:

@@ -33,7 +33,7 @@ def mark_here(job: Job, setting: Setting, version: str) -> Marked:
     if version_of_course(job.seed) != version:
         raise BadInput("a worker has another version of the course")
     if getattr(_here, "sandbox", None) is None:
-        sandbox = Sandbox(isolation=setting.isolation, require=setting.require)
+        sandbox = Sandbox(isolation=setting.isolation)
         sandbox.isolation  # noqa: B018 - found out now, and refused here if it is missing
         _here.sandbox = sandbox
     return mark_safely(job, _here.sandbox)
@@ -42,7 +42,7 @@ def mark_here(job: Job, setting: Setting, version: str) -> Marked:
 def _level_here(setting: Setting) -> str:
     from grader.sandbox import Sandbox
 
-    with Sandbox(isolation=setting.isolation, require=setting.require) as sandbox:
+    with Sandbox(isolation=setting.isolation) as sandbox:
         return sandbox.isolation
 
 

@@ -46,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--require-sandbox", action="store_true", help="refuse to grade without isolation"
     )
-    parser.add_argument("--isolation", default="auto", choices=("auto", *LEVELS))
+    parser.add_argument(
+        "--isolation", default="auto", metavar="LEVEL", help=f"{', '.join(LEVELS)}, or auto"
+    )
     parser.add_argument(
         "--limit",
         action="append",
@@ -128,7 +130,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _markers(options: argparse.Namespace) -> AbstractContextManager[Markers]:
-    setting = Setting(options.isolation, options.require_sandbox)
+    from grader.sandbox import level_of
+
+    setting = Setting(level_of(options.isolation), options.require_sandbox)
     if options.scheduler:
         from grader.autograde.cluster import Cluster
 

@@ -51,7 +51,7 @@ def _work(pipe: Connection, setting: Setting) -> None:
     from grader.sandbox import Sandbox, SandboxMissing
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the first process's business
-    sandbox = Sandbox(isolation=setting.isolation, require=setting.require)
+    sandbox = Sandbox(isolation=setting.isolation)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

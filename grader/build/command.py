@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from compaction.files import write_whole
-from grader.build.labs import BuildError, Stale, fill_lab
+from grader.build.faults import BuildError, Stale
+from grader.build.labs import fill_lab
 from grader.build.lessons import execute_lessons, lessons
+from grader.errors import BadInput
 from grader.exercises import SLUGS
-from grader.feedback import BadInput
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,7 +84,7 @@ def _compare_lab(slug: str, files: dict[str, bytes], root: Path, check: bool) ->
 
 
 def _strangers(root: Path, known: Sequence[str]) -> list[Stale]:
-    """Name folders in labs/ that no notebook in solutions/ stands for."""
+    """Name folders in labs/ that have no notebook in solutions/."""
     return [
         Stale(f"labs/{folder.name}", "nothing of this name in solutions/; remove it", left=True)
         for folder in sorted((root / "labs").glob("[!.]*"))

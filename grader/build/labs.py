@@ -8,18 +8,16 @@ notebook's own metadata.
 
 from __future__ import annotations
 
-import ast
-import builtins
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from grader.build.place_starters import RegionError, cell_name, fill, match_regions, place
+from grader.build.faults import BuildError, RegionError
+from grader.build.place_starters import cell_name, fill, match_regions, place
 from grader.checks import CHECKS
 from grader.exercises import IMPORTS, SLUGS
-from grader.feedback import BadInput
 from grader.notebooks.write import METADATA as METADATA
 from grader.notebooks.write import render as render
 
@@ -28,22 +26,6 @@ Cell = dict[str, Any]
 
 GOES_ON, TRY_IT = "raises-exception", "try-it"
 """Tags: after an error Run All goes on; and the cell is there to look, not to define."""
-
-
-class BuildError(BadInput):
-    """What keeps a notebook from being built, one line a fault: notebook, cell, what is wrong."""
-
-    def __init__(self, faults: list[str]) -> None:
-        super().__init__("\n".join(faults))
-        self.faults = faults
-
-
-class Stale(NamedTuple):
-    """A file that is not what its sources make of it, and why; ``left`` for a person to mend."""
-
-    name: str
-    why: str
-    left: bool = False
 
 
 def fill_lab(path: Path, root: Path) -> str:
@@ -121,9 +103,12 @@ def _faults_of(notebook: Notebook, day: int, root: Path) -> Iterator[str]:
     for name in [*expected, "imports", "score"]:
         if name not in graded:
             yield f"grade id {name}: there is no such cell"
-    traps = root / "grader" / "starters"
-    yield from _unknown_names(cells, "the solution", lambda source: source)
-    yield from _unknown_names(cells, "the starter", lambda source: place(source, traps, day))
+    for index, cell in enumerate(cells):
+        if cell["cell_type"] == "code":
+            try:
+                place(cell["source"], root / "grader" / "starters", day)
+            except RegionError as error:
+                yield f"{cell_name(cell, index)}: the starter: {error}"
 
 
 def _cell_faults(cell: Cell, checks: list[str]) -> Iterator[str]:
@@ -151,41 +136,3 @@ def _cell_faults(cell: Cell, checks: list[str]) -> Iterator[str]:
 
 def _function(check_id: str) -> str:
     return CHECKS[check_id].function if check_id in CHECKS else "..."
-
-
-def _unknown_names(
-    cells: list[Cell], version: str, source_of: Callable[[str], str]
-) -> Iterator[str]:
-    """Yield names that a version of the notebook uses and no cell defines."""
-    used: list[tuple[str, str]] = []
-    known = set(dir(builtins)) | {"display", "get_ipython"}
-    for index, cell in enumerate(cells):
-        if cell["cell_type"] != "code":
-            continue
-        name = cell_name(cell, index)
-        try:
-            tree = ast.parse(source_of(cell["source"]))
-        except (SyntaxError, RegionError) as error:
-            yield f"{name}: {version}: {error}"
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                used.append((node.id, name))
-            known |= _bound(node)
-    for word, name in used:
-        if word not in known:
-            yield f"{name}: {version} uses {word}, which no cell defines or imports"
-
-
-def _bound(node: ast.AST) -> set[str]:
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        return {node.id}
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return {node.name}
-    if isinstance(node, ast.arg):
-        return {node.arg}
-    if isinstance(node, ast.alias):
-        return {(node.asname or node.name).split(".")[0]}
-    if isinstance(node, ast.ExceptHandler) and node.name:
-        return {node.name}
-    return set()

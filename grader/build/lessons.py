@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from compaction.files import write_whole
-from grader.build.labs import METADATA, BuildError, Notebook, Stale, read, render
+from grader.build.faults import BuildError, Stale
+from grader.build.labs import METADATA, Notebook, read, render
 from grader.build.place_starters import cell_name
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -22,19 +22,17 @@ from nbgrader.preprocessors import ClearSolutions
 from nbgrader.utils import is_solution
 from traitlets import Unicode
 
+from grader.build.faults import RegionError
+
 ROOT = Path(__file__).resolve().parents[2]
 
 BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
 _NAME = re.compile(r"#\s*BEGIN SOLUTION\s+(compaction(?:\.\w+)+)\s*")
 
 
-class RegionError(Exception):
-    """A solution region that cannot be used; the text says what is wrong, not where."""
-
-
 @dataclass(frozen=True)
 class Region:
-    """A solution region: the line numbers (from 0) of its two marks, and what it names."""
+    """A solution region: the line numbers (from 0) of its two markers, and what it names."""
 
     first: int
     last: int
@@ -49,7 +47,7 @@ def regions_of(source: str) -> list[Region]:
     >>> regions_of(cell)
     [Region(first=0, last=1, module='compaction.tokens', function='estimate')]
 
-    Raises RegionError when a mark lacks its partner, or the first one names no function.
+    Raises RegionError when a marker lacks its partner, or the first one names no function.
     """
     found: list[Region] = []
     opened: tuple[int, str, str] | None = None
@@ -76,7 +74,7 @@ def regions_of(source: str) -> list[Region]:
 
 
 def match_regions(source: str, is_solution_cell: bool) -> list[Region]:
-    """Return a cell's regions; raise RegionError unless nbgrader's mark on the cell agrees."""
+    """Return a cell's regions; raise RegionError unless nbgrader's metadata of the cell agree."""
     regions = regions_of(source)
     if is_solution_cell and not regions:
         raise RegionError(f"a solution needs a region that begins with '# {BEGIN} compaction...'")
@@ -113,7 +111,7 @@ def home_of(library: Path, module: str, function: str) -> Path:
 
 
 def place(source: str, traps: Path, day: int) -> str:
-    """Return a cell's source with each region, marks and all, replaced by the day's starter."""
+    """Return a cell's source with each region, markers and all, replaced by the day's starter."""
     lines = source.split("\n")
     for region in reversed(regions_of(source)):
         code = source_of(traps / f"day{day}.py", region.function)

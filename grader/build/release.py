@@ -10,7 +10,7 @@ from pathlib import Path
 
 import compaction
 from compaction.files import write_whole
-from grader.feedback import BadInput
+from grader.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[2]
 

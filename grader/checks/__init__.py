@@ -10,10 +10,10 @@ from grader.checks.check import (
     SEED_VARIABLE,
     Check,
     Result,
-    describe_error,
     run_check,
     seed_in_force,
 )
+from grader.checks.failure import describe_error
 from grader.checks.values import plain, same
 
 __all__ = [

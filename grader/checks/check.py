@@ -3,43 +3,80 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
+from types import ModuleType
 from typing import Any
 
-from grader.checks.failure import CheckFailure
-from grader.errors import BadInput, printable
-
-Function = Callable[..., Any]
+from grader.checks.failure import CheckFailure, Raised, describe_error
+from grader.checks.trial import Function, Trial
+from grader.errors import BadInput
 
 DEFAULT_SEED = 2026
 SEED_VARIABLE = "GRADER_SEED"
 
+Body = Callable[[Trial, Random], str]
+
 
 @dataclass(frozen=True)
 class Check:
-    """One check: its id, its day, the function it is about and a sentence for the learner.
+    """One check: its id, its day, the library's function that it is about.
 
-    ``run(function, rng)`` returns the pass line, or raises CheckFailure.
+    ``body(trial, rng)`` returns the pass line, or raises what the trial raises; its docstring is
+    the learner's sentence. ``how`` are the parts of its trial.
     """
 
     id: str
     day: int
-    function: str
-    sentence: str
-    run: Callable[[Function, Random], str]
+    of: Function
+    body: Body
+    how: Mapping[str, Any]
+
+    @property
+    def function(self) -> str:
+        """The name of the learner's function."""
+        return self.of.__name__
+
+    @property
+    def sentence(self) -> str:
+        """What the check is about, for the learner."""
+        return " ".join(str(self.body.__doc__).split())
+
+    def run(self, function: Function, rng: Random) -> str:
+        """Return the pass line, or raise CheckFailure or Raised."""
+        return self.body(Trial(function, self.of, **self.how), rng)
+
+
+def check(check_id: str, *, day: int, of: Function, **how: Any) -> Callable[[Body], Check]:
+    """Turn a function into a check; ``how`` are the parts of its trial."""
+    return lambda body: Check(check_id, day, of, body, how)
+
+
+def checks_in(module: ModuleType) -> list[Check]:
+    """Return the checks that a module defines, in the order in which they are written."""
+    return [value for value in vars(module).values() if isinstance(value, Check)]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a check. ``failure`` is a wrong answer, ``error`` the learner's exception."""
+    """The result of a check: ``failure`` is a wrong answer, ``error`` the learner's exception.
+
+    ``case`` says with which call the exception came up, and what was expected.
+    """
 
     id: str
     passed: bool
     line: str
     failure: CheckFailure | None = None
     error: BaseException | None = None
+    case: CheckFailure | None = None
+
+    @property
+    def lines(self) -> list[str]:
+        """What the learner is told: the pass line, or the lines of a failure."""
+        told = self.failure or self.case
+        return [self.line] if told is None else told.lines
 
 
 def seed_in_force() -> int:
@@ -56,8 +93,8 @@ def seed_in_force() -> int:
         raise BadInput(f"{SEED_VARIABLE}: expected a whole number, got {text!r}") from None
 
 
-def run_check(check: Check, function: Callable[..., Any], seed: int | None = None) -> Result:
-    """Run one check on a function; whatever the function does, return what came of it.
+def run_check(check: Check, function: Function, seed: int | None = None) -> Result:
+    """Run one check on a function; whatever the function does, return the result.
 
     >>> from compaction.tokens import estimate
     >>> from grader.checks import CHECKS
@@ -75,19 +112,12 @@ def run_check(check: Check, function: Callable[..., Any], seed: int | None = Non
     except CheckFailure as failure:
         wrong = f"{failure.call}: expected {failure.expected}, got {failure.got}"
         return Result(check.id, False, f"✗ {check.id}: {wrong}", failure=failure)
+    except Raised as raised:
+        return _broken(check, raised.error, raised.failure)
     except BaseException as error:
-        what = f"{check.function} raised {describe_error(error)}"
-        return Result(check.id, False, f"✗ {check.id}: {what}", error=error)
+        return _broken(check, error, None)
 
 
-def describe_error(error: BaseException) -> str:
-    """Return an exception's name and the first line of its text.
-
-    >>> describe_error(ValueError("no\\nmore"))
-    'ValueError: no'
-    """
-    try:
-        text = printable(" ".join(str(error).splitlines()[:1])[:200])
-    except Exception:  # a learner's exception may come with a __str__ of its own
-        text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+def _broken(check: Check, error: BaseException, case: CheckFailure | None) -> Result:
+    what = f"{check.function} raised {describe_error(error)}"
+    return Result(check.id, False, f"✗ {check.id}: {what}", error=error, case=case)

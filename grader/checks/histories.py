@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from compaction.calibration import TokenMeter
-from compaction.grouping import group_messages, segments
-from compaction.messages import Message, calls_of, content_of, marked_text, transcript
+from compaction.grouping import Group, group_messages, segments
+from compaction.messages import Message, marked_text, transcript
 from compaction.summary import HEADINGS, Summarizer
 
 _SENTENCES = (
@@ -64,7 +64,7 @@ def calls(rng: Random, *ids: str) -> Message:
 
 
 def result(rng: Random, call_id: str, lines: int = 1) -> Message:
-    """Return a tool result of so many lines."""
+    """Return a tool result of this many lines."""
     content = "\n".join(rng.choice(_LINES) for _ in range(lines))
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
@@ -93,7 +93,7 @@ def piece_of_work(rng: Random, name: str, trips: int = 2, lines: int = 12) -> li
 
 
 def of_tokens(rng: Random, tokens: int, messages: int) -> list[Message]:
-    """Return so many plain messages that together are so many tokens by the default table."""
+    """Return this many plain messages of this many tokens in all, by the default table."""
     history: list[Message] = [
         {"role": "user" if index % 2 == 0 else "assistant", "content": ""}
         for index in range(messages)
@@ -109,31 +109,6 @@ def of_tokens(rng: Random, tokens: int, messages: int) -> list[Message]:
     return history
 
 
-def outline(messages: Sequence[Message], longest: int = 12, *, end: bool = False) -> str:
-    """Say what a history is made of, in one line; its beginning, or its end, when it is long.
-
-    >>> rng = Random(1)
-    >>> outline([user(rng), *round_trip(rng, "c1")])
-    '[user, assistant calls c1, tool c1]'
-    """
-    kinds = []
-    for message in messages:
-        made = calls_of(message)
-        if made:
-            kinds.append("assistant calls " + " and ".join(str(call.id) for call in made))
-        elif message.get("role") == "tool":
-            kinds.append(f"tool {message.get('tool_call_id')}")
-        else:
-            text = content_of(message)
-            mark = text.split("]")[0] + "] " if text.startswith("[") else ""
-            kinds.append(mark + str(message.get("role")))
-    spare = len(kinds) - longest
-    if spare > 0:
-        left_out = [f"… {spare} more"]
-        kinds = left_out + kinds[spare:] if end else kinds[:longest] + left_out
-    return "[" + ", ".join(kinds) + "]"
-
-
 def summary(rng: Random, without: str | None = None) -> str:
     """Return a structured summary with its four headings, or without one of them."""
     bodies = (
@@ -146,26 +121,33 @@ def summary(rng: Random, without: str | None = None) -> str:
     return "\n".join(f"{heading}\n- {body}" for heading, body in sections if heading != without)
 
 
-def stretches_of(messages: Sequence[Message], keep_recent: int = 3) -> list[tuple[int, int]]:
-    """Return what a compaction with the library's grouping summarises."""
-    meter = TokenMeter()
+def stretches_of(
+    messages: Sequence[Message],
+    keep_recent: int = 3,
+    *,
+    group: Callable[..., list[Group]] = group_messages,
+    min_segment_tokens: int = 100,
+    meter: TokenMeter | None = None,
+) -> list[tuple[int, int]]:
+    """Return what a compaction with these parameters summarises."""
+    meter = meter or TokenMeter()
     return [
         (start, end)
-        for start, end in segments(messages, group_messages(messages, keep_recent))
-        if meter.count(list(messages[start:end])) >= 100
+        for start, end in segments(messages, group(messages, keep_recent))
+        if meter.count(list(messages[start:end])) >= min_segment_tokens
     ]
 
 
 def scripted(
-    messages: Sequence[Message], replies: Sequence[str], keep_recent: int = 3
+    messages: Sequence[Message], stretches: Sequence[tuple[int, int]], replies: Sequence[str]
 ) -> Summarizer:
     """Return a summariser that gives each stretch of a history its own reply, however often asked.
 
     The stretch is known by its first message; anything else gets the last reply.
     """
-    starts = [start for start, _ in stretches_of(messages, keep_recent)]
     by_text = {
-        marked_text(messages[start]): reply for start, reply in zip(starts, replies, strict=True)
+        marked_text(messages[start]): reply
+        for (start, _end), reply in zip(stretches, replies, strict=True)
     }
 
     def summarize(stretch: list[Message]) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
-from grader.checks.check import Function
-from grader.checks.failure import CheckFailure
-from grader.checks.show import difference
-from grader.checks.values import Misfit, Shape, read, same, wanted
+from compaction.calibration import TokenMeter
+from grader.checks.failure import CheckFailure, Raised, describe_error, place_of
+from grader.checks.show import difference, show
+from grader.checks.spell import bare, spell
+from grader.checks.values import Misfit, Shape, plain, read, same, wanted
+
+Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -23,36 +26,69 @@ class Known:
 
 @dataclass(frozen=True)
 class Given:
-    """One input: the call as a person would write it, and its arguments.
+    """One input: its arguments, and how a person would write them.
 
     The arguments are copied for every call, so that no call sees what another one did to them.
     """
 
-    call: str
+    written: str
     args: tuple[Any, ...]
-    kwargs: dict[str, Any] = field(default_factory=dict)
+    kwargs: dict[str, Any]
 
     def to(self, function: Function) -> Any:
         """Call a function with copies of the arguments."""
-        args, kwargs = copy.deepcopy((self.args, self.kwargs))
+        args, kwargs = self.copies()
         return function(*args, **kwargs)
 
+    def copies(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments, copied."""
+        return _copied(self.args), _copied(self.kwargs)
 
-def given(call: str, *args: Any, **kwargs: Any) -> Given:
-    """Return an input.
 
-    >>> given("estimate('hello')", "hello").to(len)
-    5
+def _copied(value: Any) -> Any:
+    """Copy a value; plain data by hand, which takes a fifth of the time of copy.deepcopy."""
+    kind = type(value)
+    if kind is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    if kind is list or kind is tuple:
+        return kind(map(_copied, value))
+    if kind is TokenMeter and not value.samples:
+        return TokenMeter(value.coefficients)  # a fresh one is its prices
+    return value if kind in _UNCHANGING else copy.deepcopy(value)
+
+
+_UNCHANGING = (str, int, float, bool, type(None))
+
+
+def _untouched(before: Any, after: Any) -> bool:
+    """Say whether plain data is as it was, to the type, without asking what may be there now."""
+    kind = type(before)
+    if type(after) is not kind:
+        return False
+    if kind is list or kind is tuple:
+        return len(before) == len(after) and all(map(_untouched, before, after))
+    if kind is dict:
+        keys = len(before) == len(after) and all(map(_untouched, before, after))
+        return keys and all(map(_untouched, before.values(), after.values()))
+    return bool(before == after) if kind in _UNCHANGING else same(before, plain(after))
+
+
+def given(*args: Any, **kwargs: Any) -> Given:
+    """Return an input; an argument may be ``Named``.
+
+    >>> given("hello").to(len), given("hello").written
+    (5, '"hello"')
     """
-    return Given(call, args, kwargs)
+    values = {name: bare(arg) for name, arg in kwargs.items()}
+    return Given(spell(args, kwargs), tuple(map(bare, args)), values)
 
 
 def _as_it_is(given: Given, value: Any) -> Any:
     return value
 
 
-def _difference(given: Given, right: Any, seen: Any) -> tuple[str, str]:
-    return difference(right, seen)
+def _shown(given: Given, view: Any) -> str:
+    return show(view)
 
 
 def _no_fault(given: Given, value: Any) -> tuple[str, str] | None:
@@ -65,9 +101,9 @@ class Trial:
 
     ``returns``: the shape of what it must return. ``fault``: what makes such a value useless,
     as (expected, got). ``view``: the part of the value that the check is about. ``agree``: when
-    two views count as the same. ``tell``: two views that differ, in words, as (expected, got).
-    ``known``: wrong ways; one explains a wrong value only when it gives exactly this value here
-    and on every input of ``evidence``.
+    two views count as the same. ``say``: a view in words; ``tell``: two views that differ, in
+    words, as (expected, got). ``known``: wrong ways; one explains a wrong value only when it
+    gives exactly this value here and on every input of ``evidence``.
     """
 
     function: Function
@@ -78,37 +114,115 @@ class Trial:
     fault: Callable[[Given, Any], tuple[str, str] | None] = _no_fault
     view: Callable[[Given, Any], Any] = _as_it_is
     agree: Callable[[Any, Any], bool] = same
-    tell: Callable[[Given, Any, Any], tuple[str, str]] = _difference
+    say: Callable[[Given, Any], str] = _shown
+    tell: Callable[[Given, Any, Any], tuple[str, str]] | None = None
+    name: str = ""
+
+    def but(self, **parts: Any) -> Trial:
+        """Return a trial that differs in some of its parts."""
+        return replace(self, **parts)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Try these arguments: return the function's value, as plain data.
+
+        Raises CheckFailure when it is wrong and Raised when the function raises.
+        """
+        return self.on(given(*args, **kwargs))
 
     def on(self, given: Given) -> Any:
-        """Return the function's value on an input, as plain data; raise CheckFailure if wrong."""
-        value = self.read(given)
-        right = self.view(given, read(given.to(self.library), self.returns))
-        seen = self.view(given, value)
-        if self.agree(right, seen):
-            return value
-        expected, got = self.tell(given, right, seen)
-        raise CheckFailure(given.call, expected, got, self._why(given, right, seen))
+        """Try an input; the same as a call."""
+        value, changed = self._value(given)
+        right, seen = self._right(given), self.view(given, value)
+        if not self.agree(right, seen):
+            expected, got = self._told(given, right, seen)
+            raise CheckFailure(self.call(given), expected, got, self._why(given, right, seen))
+        if changed is not None:
+            raise CheckFailure(
+                self.call(given),
+                "what is handed in stays untouched",
+                f"the right value, but {changed}",
+            )
+        return value
+
+    def call(self, given: Given) -> str:
+        """Write the call."""
+        return f"{self.name or self.library.__name__}({given.written})"
 
     def read(self, given: Given) -> Any:
-        """Return the function's value as plain data; raise CheckFailure if it is none of use."""
+        """Return the function's value as plain data; raise CheckFailure if it is of no use."""
+        value, changed = self._value(given)
+        if changed is not None:
+            raise CheckFailure(self.call(given), "what is handed in stays untouched", changed)
+        return value
+
+    def _value(self, given: Given) -> tuple[Any, str | None]:
+        """Return the function's value, and what the call has changed in its arguments."""
+        args, kwargs = given.copies()
         try:
-            value = read(given.to(self.function), self.returns)
+            value = self.function(*args, **kwargs)
+        except (KeyboardInterrupt, CheckFailure, Raised):  # the last two: of a trial in a trial
+            raise
+        except BaseException as error:
+            raise Raised(self._raised(given, error), error) from None
+        try:
+            value = read(value, self.returns)
         except Misfit as misfit:
-            raise CheckFailure(given.call, wanted(self.returns), misfit.got) from None
+            raise CheckFailure(self.call(given), wanted(self.returns), misfit.got) from None
         fault = self.fault(given, value)
         if fault is not None:
-            raise CheckFailure(given.call, *fault)
-        return value
+            raise CheckFailure(self.call(given), *fault)
+        return value, self._changed(given, args, kwargs)
+
+    def _raised(self, given: Given, error: BaseException) -> CheckFailure:
+        try:
+            expected = self.say(given, self._right(given))
+        except Exception:
+            expected = wanted(self.returns)
+        return CheckFailure(
+            self.call(given), expected, f"raised {describe_error(error)}{place_of(error)}"
+        )
+
+    def _changed(self, given: Given, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """Say which plain argument a call has changed, and where; None for none."""
+        # A function that runs in another process can tell, but its arguments here cannot.
+        there = getattr(self.function, "changed", None)
+        if there:
+            return str(there)
+        pairs = [*zip(given.args, args, strict=True)]
+        pairs += [(value, kwargs[name]) for name, value in given.kwargs.items()]
+        for before, after in pairs:
+            if not isinstance(before, list | dict):
+                continue
+            try:
+                if _untouched(before, after):
+                    continue
+                was, is_now = difference(before, plain(after))
+            except Misfit as misfit:
+                return f"an argument was changed: {misfit.got.removeprefix('returned ')}"
+            return f"an argument was changed from {was} to {is_now}"
+        return None
+
+    def _right(self, given: Given) -> Any:
+        return self.view(given, read(given.to(self.library), self.returns))
+
+    def _told(self, given: Given, right: Any, seen: Any) -> tuple[str, str]:
+        if self.tell is not None:
+            return self.tell(given, right, seen)
+        told = self.say(given, right), self.say(given, seen)
+        return told if self.say is not _shown and told[0] != told[1] else difference(right, seen)
 
     def _why(self, given: Given, right: Any, seen: Any) -> str | None:
         for known in self.known:
             wrong = self._seen(known.function, given)
             if wrong is None or self.agree(right, wrong[0]) or not same(wrong[0], seen):
                 continue
-            if all(self._go_together(known.function, more) for more in self.evidence):
+            if self.is_like(known.function):
                 return known.why
         return None
+
+    def is_like(self, function: Function) -> bool:
+        """Say whether the function gives what another one gives, on every input of evidence."""
+        return all(self._go_together(function, more) for more in self.evidence)
 
     def _go_together(self, function: Function, given: Given) -> bool:
         views = self._seen(function, given), self._seen(self.function, given)

@@ -102,12 +102,8 @@ def plain(value: object) -> Any:
 def _plain(value: Any, whole: object, place: str, depth: int) -> Any:
     # Always `is`: even a type can come with an __eq__ of the learner's.
     kind = type(value)
-    if value is None or any(kind is atom for atom in (bool, int, float, str)):
+    if value is None or kind is str or kind is int or kind is float or kind is bool:
         return value
-    for choice in CHOICES:
-        # Only the library's own members: nobody can make another one of them.
-        if kind is choice and any(value is member for member in choice):
-            return value
     if depth > _MAX_DEPTH:
         raise Misfit(f"returned {_name_of(whole)} that is nested too deep")
     depth += 1
@@ -120,6 +116,10 @@ def _plain(value: Any, whole: object, place: str, depth: int) -> Any:
             key = _plain(key, whole, f"{place} key", depth)
             copy[key] = _plain(item, whole, f"{place}[{show(key, 40)}]", depth)
         return copy
+    for choice in CHOICES:
+        # Only the library's own members: nobody can make another one of them.
+        if kind is choice and any(value is member for member in choice):
+            return value
     known = next((cls for cls in FIELDS if cls is kind), None)
     if known is None:
         raise Misfit(_said(whole, place, _name_of(value)))

@@ -1,7 +1,7 @@
 """Put a learner's own functions of all days into the engine, and run the session through it.
 
 The end of the course, offline and the same every time. A function counts as the learner's own
-when it passes its checks; where one does not, or a notebook is missing, the library's stands in
+when it passes its checks; where one does not, or a notebook is missing, the library's is used
 and the reason is named.
 """
 
@@ -25,9 +25,9 @@ from compaction.messages import Message
 from compaction.probes import Probe, ProbeReport
 from compaction.summary import Compaction
 from grader.checks import CHECKS, run_check
+from grader.errors import BadInput
 from grader.exercises import EXERCISES, SLUGS
-from grader.feedback import BadInput
-from grader.notebooks.lab import functions_of
+from grader.learner.functions import functions_of
 
 Function = Callable[..., Any]
 
@@ -38,7 +38,7 @@ Function = Callable[..., Any]
 class Assembly:
     """The functions of all days by name, the learner's own where they pass their checks.
 
-    ``missing`` says of every other one why the library's stands in its place. ``where`` is the
+    ``missing`` says of every other one why the library's is used its place. ``where`` is the
     folder of notebooks, None where none was found.
     """
 

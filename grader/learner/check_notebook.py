@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import traceback
 from pathlib import Path
 
-from grader.checks import CHECKS, Check, Result, seed_in_force
-from grader.feedback import BadInput, learners_part
-from grader.learner.selftest import Functions, run_all
-from grader.notebooks.lab import LabNotebook, load_functions, notebook_files, read_notebook
+from grader.checks import CHECKS, Check, seed_in_force
+from grader.errors import BadInput
+from grader.learner.apart import Task, Verdict, run_apart
+from grader.learner.functions import sources_of
+from grader.learner.selftest import UNLIMITED
+from grader.notebooks.lab import LabNotebook, notebook_files, read_notebook
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,17 +29,23 @@ def run(options: argparse.Namespace) -> int:
     notebook = read_notebook(_only_notebook(Path(options.notebook)))
     for problem in notebook.problems:
         print(f"note: {notebook.path}: {problem}", file=sys.stderr)
-    loaded = load_functions(notebook)
-    for name, why in loaded.errors.items():
-        print(f"note: {notebook.path}: {name} did not run: {why}", file=sys.stderr)
+    checks = checks_of(notebook)
+    tasks = [
+        Task(source, tuple(check.id for check in checks if check.function == name))
+        for name, source in sources_of(notebook).items()
+    ]
+    outcome = run_apart(tasks, seed)
+    for name, why in outcome.errors.items():
+        print(f"note: {name} did not run: {why}", file=sys.stderr)
+    if not outcome.is_limited:
+        print(f"note: {UNLIMITED}", file=sys.stderr)
     sys.stderr.flush()
-    functions = Functions(str(notebook.path), loaded.functions, loaded.missing)
-    results = run_all(checks_of(notebook), functions, seed)
-    for result in results:
-        print("\n".join(_lines(result)))
-    passed = sum(result.passed for result in results)
-    print(f"{passed}/{len(results)} passed")
-    return 0 if passed == len(results) else 1
+    verdicts = [outcome.verdicts[check.id] for check in checks]
+    for verdict in verdicts:
+        print("\n".join(_lines(verdict)))
+    passed = sum(verdict.passed for verdict in verdicts)
+    print(f"{passed}/{len(verdicts)} passed")
+    return 0 if passed == len(verdicts) else 1
 
 
 def checks_of(notebook: LabNotebook) -> list[Check]:
@@ -58,12 +65,6 @@ def _only_notebook(path: Path) -> Path:
     return found[0]
 
 
-def _lines(result: Result) -> list[str]:
-    """Return what is said of a check: one line, or the four of a failure, or an exception's own."""
-    if result.failure is not None:
-        return result.failure.lines
-    if result.error is None:
-        return [result.line]
-    error = result.error
-    shown = traceback.format_exception(type(error), error, learners_part(error.__traceback__))
-    return [result.line, "".join(shown).rstrip()]
+def _lines(verdict: Verdict) -> list[str]:
+    """Return what is said of a check: its lines, and the learner's own stack where there is one."""
+    return [*verdict.lines, verdict.trace] if verdict.trace else [*verdict.lines]

@@ -6,13 +6,11 @@ import html
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grader.checks import CHECKS, Check, Result, run_check
+from grader.checks.failure import learners_part
 from grader.checks.show import number_of
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 PASSED, NOT_YET, NOT_RUN = "Passed", "Not yet", "Not run"
 
@@ -38,15 +36,8 @@ def check_in_notebook(check_id: str, function: Callable[..., Any]) -> None:
     if result.failure is not None:
         raise result.failure.with_traceback(None)
     if result.error is not None:
+        print("\n".join(result.lines))  # which call it was; the exception's own stack follows
         raise result.error.with_traceback(learners_part(result.error.__traceback__))
-
-
-def learners_part(traceback: TracebackType | None) -> TracebackType | None:
-    """Leave out the grader's own steps at the beginning of a traceback."""
-    rest = traceback
-    while rest is not None and rest.tb_frame.f_globals.get("__name__", "").startswith("grader."):
-        rest = rest.tb_next
-    return rest
 
 
 def print_score() -> None:

@@ -1,38 +1,43 @@
-"""Run the checks on a set of functions and print a line a check, then the total.
+"""Run the checks on a set of functions and print one line per check, then the total.
 
 ``solutions`` are the library's functions and ``labs`` the notebooks as they are handed out. A
-folder of notebooks (``workbook``), one notebook or a Python file are a learner's own.
+folder of notebooks (``workbook``), one notebook or a Python file are a learner's own: that code
+runs in a process apart, with a time limit (:mod:`grader.learner.apart`).
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from grader.checks import CORE, EXTENSION, Check, Result, describe_error, run_check, seed_in_force
+from grader.checks import CORE, EXTENSION, Check, run_check, seed_in_force
+from grader.errors import BadInput
 from grader.exercises import EXERCISES
-from grader.feedback import BadInput
+from grader.learner.apart import Task, Verdict, failed, run_apart, verdict_of
+from grader.learner.functions import Source, sources_of, sources_of_file
+from grader.notebooks.lab import notebook_files, read_workbook
 
 Function = Callable[..., Any]
+
+UNLIMITED = "no process can be started here: the checks run without a time limit"
 
 
 @dataclass(frozen=True)
 class Functions:
-    """The functions to check, by name, and where they come from.
+    """The functions to check, by name: the course's own, or where a learner's come from.
 
     ``faults`` says, for a function that is not there, why not; ``notes`` are for the learner to
     read, one line each.
     """
 
     where: str
-    found: Mapping[str, Function]
+    found: Mapping[str, Function | Source]
     faults: Mapping[str, str]
     notes: Sequence[str] = ()
 
@@ -55,14 +60,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the checks and print what came of them; 0 only when every one of them passes."""
+    """Run the checks and print their results; 0 only when every one of them passes."""
     seed = seed_in_force()
     functions = functions_at(options.where)
-    for note in functions.notes:
-        print(f"note: {note}", file=sys.stderr)
-    sys.stderr.flush()
-    core = run_all(CORE, functions, seed)
-    extension = run_all(EXTENSION, functions, seed) if options.all else []
+    _note(functions.notes)
+    asked = [*CORE, *(EXTENSION if options.all else ())]
+    verdicts, notes = run_all(asked, functions, seed)
+    _note(notes)
+    core, extension = verdicts[: len(CORE)], verdicts[len(CORE) :]
     if options.json:
         data = {"where": functions.where, "seed": seed, **_as_data(CORE, core)}
         if options.all:
@@ -76,22 +81,50 @@ def run(options: argparse.Namespace) -> int:
             print(f"core {total}, extension {_passed(extension)}/{len(extension)}")
         else:
             print(f"{total} passed")
-    return 0 if all(result.passed for result in [*core, *extension]) else 1
+    return 0 if all(verdict.passed for verdict in verdicts) else 1
 
 
-def run_all(checks: Iterable[Check], functions: Functions, seed: int) -> list[Result]:
-    """Run checks on functions, in order; a function that is missing fails its checks."""
-    results = []
+def _note(notes: Iterable[str]) -> None:
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    sys.stderr.flush()
+
+
+def run_all(
+    checks: Sequence[Check], functions: Functions, seed: int
+) -> tuple[list[Verdict], list[str]]:
+    """Run checks on functions; return a verdict for each in order, and notes for the learner.
+
+    A function that is missing fails its checks. Raises BadInput for a Python file that does not
+    run.
+    """
+    by_function: dict[str, list[str]] = {}
     for check in checks:
-        function = functions.found.get(check.function)
-        if function is None:
-            fault = functions.faults.get(check.function, f"{check.function} is missing")
-            results.append(Result(check.id, False, f"✗ {check.id}: {fault}"))
-            continue
-        # What a learner's function prints must not get between the lines.
-        with contextlib.redirect_stdout(sys.stderr):
-            results.append(run_check(check, function, seed))
-    return results
+        by_function.setdefault(check.function, []).append(check.id)
+    verdicts: dict[str, Verdict] = {}
+    tasks = []
+    for name, ids in by_function.items():
+        source = functions.found.get(name)
+        if isinstance(source, Source):
+            tasks.append(Task(source, tuple(ids)))
+        elif source is None:
+            fault = functions.faults.get(name, f"{name} is missing")
+            verdicts |= {check_id: failed(check_id, fault) for check_id in ids}
+    outcome = run_apart(tasks, seed)
+    verdicts |= outcome.verdicts
+    for check in checks:
+        own = functions.found.get(check.function)
+        if own is not None and not isinstance(own, Source):
+            verdicts[check.id] = verdict_of(run_check(check, own, seed))
+    notes = [] if outcome.is_limited else [UNLIMITED]
+    for name, why in outcome.errors.items():
+        if tasks[0].source.file is not None:
+            line = re.match(r"line (\d+): ", why)
+            place = f"{name}, line {line[1]}" if line else name
+            reason = why[line.end() :] if line else why
+            raise BadInput(f"{place}: expected code that runs, got {reason}")
+        notes.append(f"{name}: {why}")
+    return [verdicts[check.id] for check in checks], notes
 
 
 # --- where functions come from ----------------------------------------------------------
@@ -104,7 +137,7 @@ def functions_at(where: str) -> Functions:
     ['budget_table', 'compact', 'estimate']
 
     Raises BadInput for what is none of: ``solutions``, ``labs``, a folder with notebooks, a
-    notebook, a Python file that runs.
+    notebook, a Python file.
     """
     if where == "solutions":
         return Functions(where, {e.function: e.solution() for e in EXERCISES}, {})
@@ -114,15 +147,27 @@ def functions_at(where: str) -> Functions:
     if not where.strip():  # an unset variable of a shell; Path would take it for this folder
         raise BadInput(f"expected the name of a place, got {where!r}")
     if path.suffix == ".py":
-        return functions_of_file(path)
+        return Functions(where, sources_of_file(path), {})
     if path.is_dir() or path.suffix == ".ipynb":
-        from grader.notebooks.lab import functions_of
-
-        own = functions_of(path)
-        return Functions(where, own.functions, own.missing, own.problems)
+        return functions_in(path)
     raise BadInput(
         f"{where}: expected solutions, labs, a folder of notebooks, a notebook or a Python file"
     )
+
+
+def functions_in(path: Path) -> Functions:
+    """Return where a learner's functions come from in a notebook or a folder of notebooks."""
+    workbook = read_workbook(path)
+    found: dict[str, Function | Source] = {}
+    faults = {}
+    for exercise in EXERCISES:
+        absent = f"no notebook of {exercise.slug} in {workbook.where}"
+        notebook = workbook.notebooks.get(exercise.slug)
+        if notebook is not None:
+            found[exercise.function] = sources_of(notebook)[exercise.function]
+        else:
+            faults[exercise.function] = workbook.faults.get(exercise.slug, absent)
+    return Functions(str(path), found, faults, workbook.problems)
 
 
 def _functions_of_labs() -> Functions:
@@ -130,112 +175,48 @@ def _functions_of_labs() -> Functions:
 
     The package may be installed without the folder of labs.
     """
-    from grader.notebooks.lab import functions_of, notebook_files
-
-    functions = Functions("labs", {e.function: e.starter() for e in EXERCISES}, {})
+    starters = {e.function: e.starter() for e in EXERCISES}
     labs = Path(__file__).resolve().parents[2] / "labs"
     if not labs.is_dir() or not any(notebook_files(labs)):
-        return functions
-    own = functions_of(labs)
+        return Functions("labs", starters, {})
+    own = functions_in(labs)
     there = {path.stem for path in notebook_files(labs)}
-    missing = {e.function for e in EXERCISES if e.slug in there} & set(own.missing)
-    found = {**functions.found, **own.functions}
-    return Functions(
-        "labs",
-        {name: function for name, function in found.items() if name not in missing},
-        {name: own.missing[name] for name in missing},
-        own.problems,
-    )
-
-
-def functions_of_file(path: Path) -> Functions:
-    """Return the functions that a Python file defines.
-
-    Raises BadInput when it cannot be read, is no Python, or fails while it runs.
-    """
-    try:
-        code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
-    except OSError as error:
-        raise BadInput(f"{path}: expected a Python file: {error.strerror}") from None
-    except (SyntaxError, ValueError) as error:
-        reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        place = _place(path, getattr(error, "lineno", None))
-        raise BadInput(f"{place}: expected Python code that can be read: {reason}") from None
-    except (RecursionError, MemoryError):
-        raise BadInput(f"{path}: expected Python code that is less deeply nested") from None
-    module = ModuleType("learner")
-    module.__file__ = str(path)
-    sys.modules[module.__name__] = module  # dataclasses look their module up
-    folder = str(path.resolve().parent)
-    sys.path.insert(0, folder)
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            exec(code, module.__dict__)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        place = _place(path, _line_of(error, str(path)))
-        raise BadInput(f"{place}: expected code that runs, got {describe_error(error)}") from None
-    finally:
-        with contextlib.suppress(ValueError):
-            sys.path.remove(folder)
-    found, faults = {}, {}
-    for name in dict.fromkeys(exercise.function for exercise in EXERCISES):
-        value = module.__dict__.get(name)
-        if callable(value):
-            found[name] = value
-        elif name in module.__dict__:
-            faults[name] = f"{name} in {path} is not a function"
-        else:
-            faults[name] = f"{name} is missing in {path}"
-    return Functions(str(path), found, faults)
-
-
-def _place(path: Path, line: int | None) -> str:
-    return f"{path}, line {line}" if line else str(path)
-
-
-def _line_of(error: BaseException, filename: str) -> int | None:
-    """Return the last line of the file that was running."""
-    line, traceback = None, error.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == filename:
-            line = traceback.tb_lineno
-        traceback = traceback.tb_next
-    return line
+    missing = {e.function for e in EXERCISES if e.slug in there} & set(own.faults)
+    found = {name: f for name, f in {**starters, **own.found}.items() if name not in missing}
+    return Functions("labs", found, {name: own.faults[name] for name in missing}, own.notes)
 
 
 # --- output -----------------------------------------------------------------------------
 
 
-def _print_block(results: Iterable[Result], explain: bool) -> None:
-    for result in results:
-        print(result.line)
-        if explain and result.failure is not None:
-            print("\n".join(result.failure.lines[1:]))
+def _print_block(verdicts: Iterable[Verdict], explain: bool) -> None:
+    for verdict in verdicts:
+        print(verdict.line)
+        if explain and len(verdict.lines) > 1:
+            print("\n".join(verdict.lines[1:]))
 
 
-def _passed(results: Iterable[Result]) -> int:
-    return sum(result.passed for result in results)
+def _passed(verdicts: Iterable[Verdict]) -> int:
+    return sum(verdict.passed for verdict in verdicts)
 
 
-def _as_data(checks: Iterable[Check], results: list[Result]) -> dict[str, Any]:
+def _as_data(checks: Iterable[Check], verdicts: list[Verdict]) -> dict[str, Any]:
     entries = []
-    for check, result in zip(checks, results, strict=True):
-        failure = result.failure
+    for check, verdict in zip(checks, verdicts, strict=True):
+        failure = verdict.failure
         entries.append(
             {
                 "id": check.id,
                 "day": check.day,
                 "function": check.function,
                 "sentence": check.sentence,
-                "passed": result.passed,
-                "line": result.line,
+                "passed": verdict.passed,
+                "line": verdict.line,
                 "call": failure and failure.call,
                 "expected": failure and failure.expected,
                 "got": failure and failure.got,
                 "why": failure and failure.why,
-                "error": result.error and describe_error(result.error),
+                "error": verdict.error or None,
             }
         )
-    return {"passed": _passed(results), "total": len(results), "checks": entries}
+    return {"passed": _passed(verdicts), "total": len(verdicts), "checks": entries}

@@ -1,9 +1,11 @@
-"""Choose from a notebook's cells what one function needs: its own cell, and what that refers to.
+"""Read a notebook's cells as IPython would, and choose what one function needs of them.
+
+In goes the text of the cells; out comes a plan: groups of statements to run, a group a cell.
 
 A cell that plots something costs more than all checks together, and a cell that hangs should
 not cost the function in another cell its points. So only what the function's code refers to is
 run, statement by statement, in the order of the notebook; where that is not enough (the program
-that runs the pieces sees a name missing), everything is run.
+that runs the groups sees a name missing), everything is run.
 
 This file is also copied into the sandbox. Nothing in it executes a learner's code.
 """
@@ -23,13 +25,20 @@ Source = tuple[str, str]
 PYTHON_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun")
 """Magics whose cell is Python all the same; the cells of all other magics are left out."""
 
-_MAX_MAGICS = 200
-_MAGIC_LINE = re.compile(r"^(?P<indent>\s*)(?:[%!?]|.*\?\s*$)")
-_MAGIC_VALUE = re.compile(r"^(?P<target>\s*[\w.,\[\] ]+=)\s*[%!]")
+# What a cell is made of, as far as it matters where a statement begins: texts (a long one may run
+# on to the end), comments, brackets, line ends. Each alternative takes its text in one go.
+_PART = re.compile(
+    r"""(?P<text>\"\"\"(?:[^\\"]|\\.|"(?!""))*(?:\"\"\"|\Z)|\'\'\'(?:[^\\']|\\.|'(?!''))*(?:\'\'\'|\Z)
+    |"(?:[^\\"\n]|\\.)*"?|'(?:[^\\'\n]|\\.)*'?)
+    |(?P<comment>\#[^\n]*)|(?P<opening>[\[({])|(?P<closing>[\])}])|(?P<joined>\\\n)|(?P<end>\n)""",
+    re.VERBOSE | re.DOTALL,
+)
+_VALUE = re.compile(r"[\w.,\[\] *]+=[ \t]*[%!]")
+_TIMED = re.compile(r"%time[ \t]+(?=\S)")
 
 
 @dataclass(frozen=True)
-class Piece:
+class Group:
     """Statements of one cell to run together; ``cell`` counts from 0."""
 
     cell: int
@@ -40,7 +49,7 @@ class Piece:
 class Plan:
     """What to run, which cells are no Python (cell and reason), and whether more could be run."""
 
-    pieces: tuple[Piece, ...]
+    groups: tuple[Group, ...]
     faults: tuple[tuple[int, str], ...]
     left_out: bool
 
@@ -49,7 +58,7 @@ def plan(cells: Sequence[Source], function: str, whole: bool = False) -> Plan:
     """Choose what to run of the cells so that ``function`` is there; all of it when ``whole``.
 
     >>> cells = [("a", "import math, os"), ("b", "def up(x): return math.ceil(x)"), ("c", "up(1)")]
-    >>> [ast.unparse(piece.body) for piece in plan(cells, "up").pieces]
+    >>> [ast.unparse(group.body) for group in plan(cells, "up").groups]
     ['import math', 'def up(x):\\n    return math.ceil(x)']
     """
     trees: dict[int, ast.Module] = {}
@@ -63,13 +72,13 @@ def plan(cells: Sequence[Source], function: str, whole: bool = False) -> Plan:
     if not whole:
         with suppress(RecursionError):  # lambdas in lambdas: then all of it
             chosen = _choose(trees, function)
-    pieces = tuple(
-        Piece(number, ast.Module(body=body, type_ignores=[]))
+    groups = tuple(
+        Group(number, ast.Module(body=body, type_ignores=[]))
         for number, body in sorted(chosen.items())
         if body
     )
-    runs = sum(len(piece.body.body) for piece in pieces)
-    return Plan(pieces, tuple(faults), runs < sum(len(tree.body) for tree in trees.values()))
+    runs = sum(len(group.body.body) for group in groups)
+    return Plan(groups, tuple(faults), runs < sum(len(tree.body) for tree in trees.values()))
 
 
 # --- reading a cell ---------------------------------------------------------------------
@@ -92,42 +101,104 @@ def parse(source: str, name: str = "<cell>") -> ast.Module:
     if first[0].startswith("%%"):
         if first[0].split()[0] not in PYTHON_MAGICS:
             return ast.Module(body=[], type_ignores=[])
-        source = "\n" + (first[1] if len(first) > 1 else "")
-    for _ in range(_MAX_MAGICS):
-        try:
-            tree = compile(source, name, "exec", _ONLY_READ, dont_inherit=True)
-        except SyntaxError as error:
-            without = _without_magic(source, error.lineno)
-            if without is None:
-                raise NotPython(_in_words(error)) from None
-            source = without
-        except (ValueError, OverflowError) as error:
-            raise NotPython(f"{type(error).__name__}: {error}") from None
-        except (RecursionError, MemoryError):
-            raise NotPython("SyntaxError: nested too deep") from None
-        else:
-            assert isinstance(tree, ast.Module)
-            return tree
-    raise NotPython(f"more than {_MAX_MAGICS} magics in one cell")
+        above = source[: len(source) - len(source.lstrip())].count("\n")
+        source = "\n" * (above + 1) + (first[1] if len(first) > 1 else "")
+    try:
+        return _parsed(source, name)
+    except NotPython:
+        # Only code that Python refuses can have magics in it: all else stays untouched.
+        without = without_magics(source)
+        if without == source:
+            raise
+        return _parsed(without, name)
 
 
 _ONLY_READ = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
-def _without_magic(source: str, line_number: int | None) -> str | None:
-    """Return the source with one magic line made harmless; None when the line is none."""
+def _parsed(source: str, name: str) -> ast.Module:
+    try:
+        tree = compile(source, name, "exec", _ONLY_READ, dont_inherit=True)
+    except SyntaxError as error:
+        raise NotPython(_in_words(error)) from None
+    except (ValueError, OverflowError) as error:
+        raise NotPython(f"{type(error).__name__}: {error}") from None
+    except (RecursionError, MemoryError):
+        raise NotPython("SyntaxError: nested too deep") from None
+    assert isinstance(tree, ast.Module)
+    return tree
+
+
+def without_magics(source: str) -> str:
+    """Return a cell's text with each magic and shell line made harmless, line for line.
+
+    >>> without_magics("files = !ls\\n%time x = 1\\ns = \'\'\'\\n!kept\\n\'\'\'")
+    "files = None\\nx = 1\\ns = \'\'\'\\n!kept\\n\'\'\'"
+    """
+    indent = re.match(r"[ \t]*", source)[0]  # type: ignore[index]
     lines = source.split("\n")
-    if line_number is None or not 1 <= line_number <= len(lines):
-        return None
-    line = lines[line_number - 1]
-    value, magic = _MAGIC_VALUE.match(line), _MAGIC_LINE.match(line)
-    if value is not None:
-        lines[line_number - 1] = f"{value['target']} None"
-    elif magic is not None:
-        lines[line_number - 1] = f"{magic['indent']}pass"
-    else:
-        return None
+    if indent:  # a cell that is indented as a whole runs as if it were not
+        lines = [line.removeprefix(indent) for line in lines]
+    starts = _statement_lines("\n".join(lines))
+    number = 0
+    while number < len(lines):
+        plain = _harmless(lines[number]) if number in starts else None
+        if plain is not None:
+            lines[number] = plain[0]
+            # A shell line goes on where it ends in a backslash.
+            while plain[1].endswith("\\") and number + 1 < len(lines):
+                number += 1
+                plain = ("", lines[number])
+                lines[number] = ""
+        number += 1
     return "\n".join(lines)
+
+
+def _harmless(line: str) -> tuple[str, str] | None:
+    """Return what to put in the place of a magic line, and its own text; None for another line."""
+    code = line.lstrip()
+    indent = line[: len(line) - len(code)]
+    timed = _TIMED.match(code)
+    if timed is not None:
+        return indent + code[timed.end() :], ""
+    value = _VALUE.match(code)
+    if value is not None:
+        return f"{indent}{value[0][:-1].rstrip()} None", code
+    asks = code.rstrip().endswith("?") and not {"#", "'", '"'} & set(code)
+    if code.startswith(("%", "!", "?")) or asks:
+        return f"{indent}pass", code
+    return None
+
+
+def _statement_lines(source: str) -> set[int]:
+    """Return the numbers of the lines, from 0, at whose beginning a statement may begin."""
+    starts, number, depth, at_start = {0}, 0, 0, False
+    place = 0
+    magic = _is_magic_at(source, 0)
+    while (part := _PART.search(source, place)) is not None:
+        place = part.end()
+        if part.lastgroup in ("end", "joined"):
+            number += 1
+            at_start = part.lastgroup == "end" and (depth == 0 or magic)
+            if at_start:
+                starts.add(number)
+                magic = _is_magic_at(source, place)
+                depth = 0
+        elif magic:  # in a shell line quotes and brackets mean nothing: on to its end
+            end = source.find("\n", part.start())
+            place = len(source) if end < 0 else end
+            if end > 0 and source[end - 1] == "\\":
+                number, place = number + 1, end + 1
+        elif part.lastgroup == "text":
+            number += part[0].count("\n")
+        elif part.lastgroup in ("opening", "closing"):
+            depth = max(0, depth + (1 if part.lastgroup == "opening" else -1))
+    return starts
+
+
+def _is_magic_at(source: str, place: int) -> bool:
+    end = source.find("\n", place)
+    return _harmless(source[place : len(source) if end < 0 else end]) is not None
 
 
 def _in_words(error: SyntaxError) -> str:
@@ -141,7 +212,7 @@ def _in_words(error: SyntaxError) -> str:
 class _Statement:
     def __init__(self, cell: int, node: ast.stmt) -> None:
         self.cell, self.node, self.chosen = cell, node, False
-        self.binds = set(_bound(node))
+        self.binds = set(bound_names(node))
         self.kind = _kind(node)  # import, definition, or other
 
     # Looked for only when asked for: most statements are never needed.
@@ -214,7 +285,7 @@ def _name_of(alias: ast.alias) -> str:
     return alias.asname or alias.name.split(".")[0]
 
 
-def _bound(node: ast.stmt) -> Iterator[str]:
+def bound_names(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a top-level statement binds in the notebook's namespace."""
     for part in _outside_functions(node):
         if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):

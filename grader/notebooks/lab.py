@@ -1,32 +1,27 @@
-"""Read a learner's notebooks: which lab each one is, and the learner's own functions in it.
+"""Read a learner's notebooks: which lab each one is, what its cells are for, what is wrong with it.
 
-Reading executes nothing. A fault is one line that says what is wrong and what to do; what can
-still be used is used, and the other days count whatever happens to one of them.
+In goes a file or a folder; out come a lab's code cells in order. Reading executes nothing. A fault
+is one line that says what is wrong and what to do; what can still be used is used, and the other
+days count whatever happens to one of them.
 
 Check cells are recognised and left out: checks come from :mod:`grader.checks`, so a notebook
 that lacks them, or holds others, is scored the same.
 """
 
 from __future__ import annotations
-import __future__
 
 import ast
-import contextlib
-import io
 import json
-import linecache
-import os
-import symtable
-import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grader.checks import CHECKS, describe_error
-from grader.exercises import EXERCISES, SLUGS
-from grader.feedback import BadInput
+from grader.checks import CHECKS
+from grader.errors import BadInput
+from grader.exercises import EXERCISES, LESSONS_FOLDER, SLUGS, START_HERE
+from grader.notebooks.cells import NotPython, bound_names, parse
 
 MAX_BYTES = 20_000_000
 """A notebook larger than this is not read; a lab with its outputs has a hundredth of it."""
@@ -42,10 +37,12 @@ class NotebookError(BadInput):
 
 @dataclass(frozen=True)
 class Cell:
-    """A code cell: its name in messages, what it is for, and its source as plain Python.
+    """A code cell: its name in messages, what it is for, and its source.
 
     ``kind`` is ``setup`` (the imports), ``solution``, ``check``, ``show`` (the score, and checks
-    that a learner added), ``try`` (the free cells of the lab) or ``added``.
+    that a learner added), ``try`` (the free cells of the lab) or ``added``. Of a free cell
+    the source is what it defines, line for line: it is there to look at, may be slow, and draws
+    pictures; but a helper may have been written in one.
     """
 
     name: str
@@ -56,7 +53,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Step:
-    """One piece of a notebook to execute; afterwards these functions are taken."""
+    """One cell of a notebook to execute; afterwards these functions are taken."""
 
     name: str
     source: str
@@ -114,6 +111,12 @@ class LabNotebook:
             for index, cell in enumerate(runs)
         )
 
+    def cells_above_checks(self) -> dict[str, list[tuple[str, str]]]:
+        """Return, for each function of the lab, name and source of the cells above its checks."""
+        steps = [(step.name, step.source) for step in self.steps]
+        end = {name: index + 1 for index, step in enumerate(self.steps) for name in step.takes}
+        return {name: steps[: end.get(name, 0)] for name in self.functions}
+
 
 def functions_of_day(day: int) -> tuple[str, ...]:
     """Return the names of the functions to write on a day.
@@ -136,30 +139,32 @@ class _Raw:
     grade_id: str
     tags: tuple[str, ...]
     source: str
+    tree: ast.Module | None
+    fault: str = ""
 
 
-def read_notebook(path: str | Path) -> LabNotebook:
-    """Read a learner's notebook without executing anything.
+def read_notebook(path: str | Path, data: bytes | None = None) -> LabNotebook:
+    """Read a learner's notebook without executing anything; ``data`` in the place of the file's.
 
     The lab is recognised by the grade ids in the cells' metadata and, where these are gone, by
     the functions that the cells define; the file may have any name. Raises NotebookError for
     what is no notebook, in an old format, or no lab of this course.
     """
     path = Path(path)
-    raws = _read_cells(path)
+    raws = _read_cells(path, _bytes_of(path) if data is None else data)
     slug, problems = _recognise(path, raws)
     names = functions_of_day(DAYS[slug])
     stripped = not any(raw.grade_id for raw in raws)
     cells, broken = [], []
     for raw in raws:
         if raw.type == "code":
-            source = plain_python(raw.source)
-            kind, grade_id = _kind(raw, source, names, stripped)
+            kind, grade_id = _kind(raw, names, stripped)
+            source = _definitions(raw, names) if kind == "try" else raw.source
             cells.append(Cell(raw.name, kind, grade_id, source))
-            if _tree(source) is None and kind != "try":
-                broken.append(f"{raw.name} cannot be read as Python: {_syntax_fault(source)}")
-    problems += _copies(raws) + broken + list(_missing(cells, names, stripped))
-    return LabNotebook(path, slug, tuple(_only_needed(cells, names)), tuple(problems))
+            if raw.tree is None and kind != "try":
+                broken.append(f"{raw.name} cannot be read as Python: {raw.fault}")
+    problems += _copies(raws) + broken + list(_missing(raws, cells, names, stripped))
+    return LabNotebook(path, slug, tuple(cells), tuple(problems))
 
 
 def lab_of(path: Path) -> str:
@@ -167,32 +172,38 @@ def lab_of(path: Path) -> str:
 
     Raises NotebookError for what is no notebook, in an old format, or no lab of this course.
     """
-    return _recognise(path, _read_cells(path))[0]
+    return _recognise(path, _read_cells(path, _bytes_of(path)))[0]
 
 
-def _read_cells(path: Path) -> list[_Raw]:
-    """Return the cells of a notebook file; raise NotebookError when it is none."""
+def _bytes_of(path: Path) -> bytes:
+    try:
+        if path.is_dir():
+            raise NotebookError(f"{path}: a folder; expected a notebook (.ipynb)")
+        if path.exists() and not path.is_file():
+            raise NotebookError(f"{path}: not a file; expected a notebook (.ipynb)")
+        if path.stat().st_size > MAX_BYTES:
+            most = f"{MAX_BYTES // 1_000_000} MB"
+            raise NotebookError(f"{path}: larger than {most}; clear its outputs and save it")
+        return path.read_bytes()
+    except OSError as error:
+        raise NotebookError(f"{path}: expected a notebook: {error.strerror or error}") from None
+
+
+def _read_cells(path: Path, data: bytes) -> list[_Raw]:
+    """Return a notebook's cells; raise NotebookError when it is not a notebook."""
 
     def fault(text: str) -> NotebookError:
         return NotebookError(f"{path}: {text}")
 
-    try:
-        if path.is_dir():
-            raise fault("a folder; expected a notebook (.ipynb)")
-        if path.exists() and not path.is_file():
-            raise fault("no file; expected a notebook (.ipynb)")
-        if path.stat().st_size > MAX_BYTES:
-            raise fault(f"larger than {MAX_BYTES // 1_000_000} MB; clear its outputs and save it")
-        data = path.read_bytes()
-    except OSError as error:
-        raise fault(f"expected a notebook: {error.strerror or error}") from None
     try:
         notebook = json.loads(data)
     except UnicodeDecodeError:
         raise fault(f"not UTF-8, so no notebook; {_FRESH}") from None
     except (ValueError, RecursionError) as error:
         if b"<<<<<<< " in data:
-            raise fault("git has left marks of a conflict in it; choose one version") from None
+            raise fault(
+                "git has left the markers of a conflict in it; choose one version"
+            ) from None
         place = (
             f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
         )
@@ -217,12 +228,17 @@ def _read_cells(path: Path) -> list[_Raw]:
 def _raw(cell: Any, number: int) -> _Raw:
     source, metadata = cell["source"], cell.get("metadata") or {}
     text = source if isinstance(source, str) else "".join(source)
-    mark = metadata.get("nbgrader")
-    grade_id = mark.get("grade_id", "") if isinstance(mark, dict) else ""
+    nbgrader = metadata.get("nbgrader")
+    grade_id = nbgrader.get("grade_id", "") if isinstance(nbgrader, dict) else ""
     grade_id = grade_id if isinstance(grade_id, str) else ""
     tags = tuple(tag for tag in metadata.get("tags") or () if isinstance(tag, str))
     name = f"cell {number} ({grade_id})" if grade_id else f"cell {number}"
-    return _Raw(name, str(cell["cell_type"]), grade_id, tags, text)
+    if cell["cell_type"] != "code":
+        return _Raw(name, str(cell["cell_type"]), grade_id, tags, text, None)
+    try:
+        return _Raw(name, "code", grade_id, tags, text, parse(text, name))
+    except NotPython as reason:
+        return _Raw(name, "code", grade_id, tags, text, None, str(reason))
 
 
 def _recognise(path: Path, raws: Sequence[_Raw]) -> tuple[str, list[str]]:
@@ -236,7 +252,7 @@ def _recognise(path: Path, raws: Sequence[_Raw]) -> tuple[str, list[str]]:
         if foreign:
             found = ", ".join(foreign[:3])
             raise NotebookError(f"{path}: no lab of this course; nbgrader calls its cells {found}")
-        defined = [name for raw in raws if raw.type == "code" for name in _defines(raw.source)]
+        defined = [name for raw in raws if raw.type == "code" for name in _defines(raw)]
         votes = Counter(homes[name] for name in defined if name in homes)
         if not votes:
             raise NotebookError(
@@ -252,7 +268,7 @@ def _recognise(path: Path, raws: Sequence[_Raw]) -> tuple[str, list[str]]:
     return slug, problems
 
 
-def _kind(raw: _Raw, source: str, names: Sequence[str], stripped: bool) -> tuple[str, str]:
+def _kind(raw: _Raw, names: Sequence[str], stripped: bool) -> tuple[str, str]:
     """Return what a code cell is for, and its grade id."""
     if raw.grade_id in CHECKS:
         return "check", raw.grade_id
@@ -260,22 +276,19 @@ def _kind(raw: _Raw, source: str, names: Sequence[str], stripped: bool) -> tuple
         return ("setup" if raw.grade_id == "imports" else "show"), raw.grade_id
     if raw.grade_id in names:
         return "solution", raw.grade_id
-    asked = _checks_asked(source)
+    asked = _checks_asked(raw)
     if asked is not None:
         return ("check", asked) if stripped and asked in CHECKS else ("show", "")
     if "try-it" in raw.tags:
         return "try", ""
-    own = [name for name in _defines(source) if name in names]
+    own = [name for name in _defines(raw) if name in names]
     return ("solution", own[0]) if stripped and own else ("added", "")
 
 
-def _checks_asked(source: str) -> str | None:
+def _checks_asked(raw: _Raw) -> str | None:
     """Return the check that a cell asks for, when it does nothing else; "" for the score."""
-    tree = _tree(source)
-    if tree is None or not tree.body:
-        return None
     asked = None
-    for node in tree.body:
+    for node in raw.tree.body if raw.tree else []:
         call = node.value if isinstance(node, ast.Expr) else None
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             return None
@@ -301,255 +314,59 @@ def _copies(raws: Sequence[_Raw]) -> list[str]:
     return problems
 
 
-def _missing(cells: Sequence[Cell], names: Sequence[str], stripped: bool) -> Iterator[str]:
+def _missing(
+    raws: Sequence[_Raw], cells: Sequence[Cell], names: Sequence[str], stripped: bool
+) -> Iterator[str]:
     there = {cell.grade_id for cell in cells if cell.kind == "check"}
     lacking = [c.id for c in CHECKS.values() if c.function in names and c.id not in there]
     if lacking and not stripped:
         some = "check cells are" if len(lacking) > 1 else "check cell is"
         yield f"the {some} missing: {', '.join(lacking)}; grading puts them back"
+    code = [raw for raw in raws if raw.type == "code"]
+    counting = [
+        raw for raw, cell in zip(code, cells, strict=True) if cell.kind not in ("check", "try")
+    ]
     for name in names:
-        if not any(
-            _binds(cell.source, name) for cell in cells if cell.kind not in ("check", "try")
-        ):
+        if not any(_binds(raw, name) for raw in counting):
             yield f"no cell defines {name}; {_FRESH}"
 
 
-def _binds(source: str, name: str) -> bool:
-    """Say whether a cell gives something this name; of broken code, whether it might."""
-    tree = _tree(source)
-    if tree is None:
-        return name in source
-    return any(name in _stored(node) for node in ast.walk(tree) if isinstance(node, ast.stmt))
+def _binds(raw: _Raw, name: str) -> bool:
+    """Return True if a cell gives something this name; of broken code, if it might."""
+    if raw.tree is None:
+        return name in raw.source
+    return any(name in bound_names(node) for node in raw.tree.body)
 
 
-# --- source of cells --------------------------------------------------------------------
-
-
-def plain_python(source: str) -> str:
-    """Return a cell's source with IPython's magics left out, line for line.
-
-    >>> print(plain_python("%matplotlib inline\\nx = 1"))
-    pass  # %matplotlib inline
-    x = 1
-    >>> plain_python("%%bash\\nls")
-    ''
-    """
-    if _tree(source) is not None:
-        return source
-    lines = source.split("\n")
-    if lines[0].startswith("%%"):
-        if lines[0].split()[0] not in ("%%time", "%%timeit", "%%capture"):
-            return ""
-        lines[0] = f"# {lines[0]}"
-    for number, line in enumerate(lines):
-        code = line.strip()
-        if code.startswith(("%", "!", "?")) or (code.endswith("?") and "#" not in code):
-            lines[number] = line[: len(line) - len(line.lstrip())] + f"pass  # {code}"
-    return "\n".join(lines)
-
-
-def _tree(source: str) -> ast.Module | None:
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _syntax_fault(source: str) -> str:
-    try:
-        ast.parse(source)
-    except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}"
-    except (ValueError, RecursionError, MemoryError) as error:
-        return describe_error(error)
-    return ""
-
-
-def _defines(source: str) -> list[str]:
+def _defines(raw: _Raw) -> list[str]:
     """Return the names that a cell defines as functions, at its top level."""
-    tree = _tree(plain_python(source))
-    body = tree.body if tree is not None else []
+    body = raw.tree.body if raw.tree else []
     return [n.name for n in body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
-def _only_needed(cells: Sequence[Cell], names: Sequence[str]) -> Iterator[Cell]:
-    """Cut the free cells down to the definitions that the learner's other code uses.
+def _definitions(raw: _Raw, names: Sequence[str]) -> str:
+    """Return a free cell's source with only its definitions left, each on its own line.
 
-    They are there to look at, may be slow, and draw pictures; but a helper may have been
-    written in one. What they define under the name of an exercise stays theirs.
+    What it defines under the name of an exercise is left out, too: that stays with the free cell.
     """
-    needed = set()
-    for cell in cells:
-        if cell.kind in ("solution", "added"):
-            needed |= _loaded(_tree(cell.source))
-    needed -= set(names)
-    statements = [
-        node
-        for cell in cells
-        if cell.kind == "try"
-        for node in getattr(_tree(cell.source), "body", [])
-        if _is_definition(node)
-    ]
+    lines = raw.source.split("\n")
     kept: set[int] = set()
-    grown = True
-    while grown:
-        grown = False
-        for node in statements:
-            if id(node) not in kept and _stored(node) & needed:
-                kept.add(id(node))
-                needed |= _loaded(node) - set(names)
-                grown = True
-    wanted = {ast.dump(node) for node in statements if id(node) in kept}
-    for cell in cells:
-        if cell.kind != "try":
-            yield cell
-            continue
-        body = getattr(_tree(cell.source), "body", [])
-        chosen = [node for node in body if ast.dump(node) in wanted]
-        yield Cell(cell.name, cell.kind, cell.grade_id, "\n".join(map(ast.unparse, chosen)))
+    for node in raw.tree.body if raw.tree else []:
+        if _is_definition(node) and not set(bound_names(node)) & set(names):
+            decorators = getattr(node, "decorator_list", [])
+            first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
+            kept.update(range(first - 1, node.end_lineno or first))
+    return "\n".join(line if number in kept else "" for number, line in enumerate(lines)).rstrip()
 
 
-def _is_definition(node: ast.AST) -> bool:
-    """Say whether a statement only defines: a function, a class, an import, a plain constant."""
+def _is_definition(node: ast.stmt) -> bool:
+    """Return True if a statement only defines: a function, a class, imports, a plain constant."""
     if isinstance(node, ast.Assign | ast.AnnAssign):
         return not any(isinstance(part, ast.Call | ast.Await) for part in ast.walk(node))
     return isinstance(
         node,
         ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom,
     )
-
-
-def _loaded(tree: ast.AST | None) -> set[str]:
-    """Return the names that a piece of code reads and does not bind in a function of its own."""
-    if tree is None:
-        return set()
-    try:
-        return set(_globals_of(symtable.symtable(ast.unparse(tree), "", "exec")))
-    except SyntaxError:  # such as a break that stands in no loop
-        return {
-            node.id
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-        }
-
-
-def _globals_of(table: symtable.SymbolTable) -> Iterator[str]:
-    for symbol in table.get_symbols():
-        if symbol.is_global() and symbol.is_referenced():
-            yield symbol.get_name()
-    for child in table.get_children():
-        yield from _globals_of(child)
-
-
-def _stored(node: ast.AST) -> set[str]:
-    """Return the names that a definition binds."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return {node.name}
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-    return {
-        part.id
-        for part in ast.walk(node)
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
-    }
-
-
-# --- executing one notebook -------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What executing a notebook gave: functions by name, and for each missing one the reason.
-
-    ``errors`` says, by the cell's name, what stopped it; ``printed`` is what the cells printed.
-    """
-
-    functions: dict[str, Callable[..., Any]]
-    missing: dict[str, str]
-    errors: dict[str, str]
-    printed: str
-
-
-def load_functions(notebook: LabNotebook) -> Loaded:
-    """Execute a notebook's code in this process and return the learner's functions.
-
-    For the learner's own machine: nothing is confined. A cell that fails stops only itself.
-    Cells run in the notebook's folder, with nothing on standard input.
-    """
-    namespace: dict[str, Any] = {"__name__": "__main__", "display": lambda *shown, **how: None}
-    functions: dict[str, Callable[..., Any]] = {}
-    errors: dict[str, str] = {}
-    printed = io.StringIO()
-    flags = 0
-    with _surroundings(notebook.path.resolve().parent, printed):
-        for step in notebook.steps:
-            filename = f"{notebook.path.name}, {step.name}"
-            lines = step.source.splitlines(keepends=True)
-            linecache.cache[filename] = (len(step.source), None, lines, filename)
-            try:
-                code = compile(step.source, filename, "exec", flags, dont_inherit=True)
-                # As in a notebook, `from __future__ import ...` holds for the cells below.
-                flags |= code.co_flags & _FUTURE
-                exec(code, namespace)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                errors[step.name] = _describe(error, filename)
-            for name in step.takes:
-                if callable(namespace.get(name)):
-                    functions[name] = namespace[name]
-    missing = {
-        name: _why_missing(name, notebook, errors, namespace)
-        for name in notebook.functions
-        if name not in functions
-    }
-    return Loaded(functions, missing, errors, printed.getvalue())
-
-
-_FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
-
-
-@contextlib.contextmanager
-def _surroundings(folder: Path, printed: io.StringIO) -> Iterator[None]:
-    """Stand in the notebook's folder, with output kept and no input."""
-    stdin, path = sys.stdin, list(sys.path)
-    sys.stdin = io.StringIO("")
-    sys.path.insert(0, str(folder))
-    os.environ.setdefault("MPLBACKEND", "agg")  # a picture must not open a window
-    try:
-        with (
-            contextlib.chdir(folder),
-            contextlib.redirect_stdout(printed),
-            contextlib.redirect_stderr(printed),
-        ):
-            yield
-    finally:
-        sys.stdin, sys.path[:] = stdin, path
-
-
-def _describe(error: BaseException, filename: str) -> str:
-    """Say in which line of the cell what went wrong."""
-    if isinstance(error, SyntaxError) and error.filename == filename:
-        return f"line {error.lineno}: {type(error).__name__}: {error.msg}"
-    line, traceback = None, error.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == filename:
-            line = traceback.tb_lineno
-        traceback = traceback.tb_next
-    return (f"line {line}: " if line else "") + describe_error(error)
-
-
-def _why_missing(
-    name: str, notebook: LabNotebook, errors: dict[str, str], namespace: dict[str, Any]
-) -> str:
-    for cell in notebook.cells:
-        if cell.grade_id == name and cell.kind == "solution" and cell.name in errors:
-            return f"{cell.name} does not run: {errors[cell.name]}"
-    if callable(namespace.get(name)):
-        return f"{name} is defined only below its checks"
-    if name in namespace:
-        return f"{name} is not a function"
-    return f"no cell defines {name}"
 
 
 # --- many notebooks ---------------------------------------------------------------------
@@ -566,44 +383,6 @@ class Workbook:
     notebooks: dict[str, LabNotebook]
     faults: dict[str, str]
     problems: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Own:
-    """A learner's own functions of all days; for each missing one the reason; all problems."""
-
-    functions: dict[str, Callable[..., Any]]
-    missing: dict[str, str]
-    problems: tuple[str, ...]
-
-
-def functions_of(where: str | Path, leave_out: Collection[str] = ()) -> Own:
-    """Return the learner's own functions from a notebook or a folder of notebooks.
-
-    The labs in ``leave_out`` are not executed. Raises BadInput when there is no notebook at all.
-    """
-    workbook = read_workbook(where)
-    functions: dict[str, Callable[..., Any]] = {}
-    missing: dict[str, str] = {}
-    problems = list(workbook.problems)
-    for exercise in EXERCISES:
-        absent = f"no notebook of {exercise.slug} in {workbook.where}"
-        missing[exercise.function] = workbook.faults.get(exercise.slug, absent)
-    for slug, notebook in workbook.notebooks.items():
-        if slug in leave_out:
-            continue
-        loaded = load_functions(notebook)
-        functions |= loaded.functions
-        for name in notebook.functions:
-            missing.pop(name, None)
-        missing |= {name: f"{slug}: {why}" for name, why in loaded.missing.items()}
-        solved = {cell.name for cell in notebook.cells if cell.kind == "solution"}
-        problems += [
-            f"{notebook.path}: {name}: {why}"
-            for name, why in loaded.errors.items()
-            if name not in solved and "SyntaxError" not in why
-        ]
-    return Own(functions, missing, tuple(problems))
 
 
 def read_workbook(where: str | Path) -> Workbook:
@@ -652,6 +431,8 @@ def notebook_files(folder: Path, depth: int = 2) -> Iterator[Path]:
         return
     for path in paths:
         if path.name.startswith("."):
+            continue
+        if path.name in (LESSONS_FOLDER, START_HERE):  # read, not handed in
             continue
         if path.suffix == ".ipynb" and path.is_file():
             yield path

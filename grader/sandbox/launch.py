@@ -1,14 +1,13 @@
-"""Start the program that runs learners' code, fenced in as well as this system allows.
+"""Start the program that runs learners' code, confined as well as this system allows.
 
-Three levels of isolation, best first:
+Two levels of isolation, best first:
 
 ``bwrap``
     bubblewrap: namespaces of its own and a file system that holds Python, its packages and the
     library, all read-only, and an empty scratch folder.
-``namespace``
-    the same, made by our own few lines (``confine.build_jail``) where bubblewrap is missing.
-``process``
-    a process with limits and nothing else: the learner's code can read what this user can read.
+``limits``
+    a process with limits, and a filter of system calls where the system has one: the learner's
+    code can read what this user can read.
 
 As root, the user is changed before anything else, because the system does not limit the number
 of root's processes; what that user could not reach is mounted where it can.
@@ -19,14 +18,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import secrets
 import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,14 +31,24 @@ from typing import Any
 
 from grader.sandbox.inside import protocol
 from grader.sandbox.inside.confine import SCRATCH
-from grader.sandbox.library import PRELOADED
+from grader.sandbox.library import loaded_first
+from grader.sandbox.limits import LaunchError
+from grader.sandbox.system import (
+    hidden_places,
+    package_folders,
+    python,
+    spare_user,
+    system_links,
+    system_places,
+)
 
-LEVELS = ("bwrap", "namespace", "process")
+LEVELS = ("bwrap", "limits")
+"""The levels of isolation, best first."""
 
-INMATE = "program/grader/sandbox/inside/main.py"
+PROGRAM = "program/grader/sandbox/inside/main.py"
 """Where the program lies in a sandbox's folder."""
 
-_PROGRAM = (
+_PROGRAM_FILES = (
     "notebooks/cells.py",
     "sandbox/inside/confine.py",
     "sandbox/inside/main.py",
@@ -50,7 +57,7 @@ _PROGRAM = (
 
 # What a notebook imports from `grader`: checks run elsewhere, so inside the calls do nothing.
 _SILENT = '''\
-"""Stands for the course's checks, which do not run here."""
+"""In the place of the course's checks, which do not run here."""
 
 
 def check(check_id, function):
@@ -61,38 +68,10 @@ def score():
     """Do nothing."""
 '''
 
-_SPARE_USERS = (range(1_000_000_000, 1_900_000_000), range(61_184, 65_520), range(65_534, 65_535))
-"""Users that nobody has, best first: a container may know only the first 65,536."""
-
-
-def spare_user() -> int:
-    """Return a user with no rights and no processes, for root to become.
-
-    The kernel counts processes by user. If all sandboxes shared one, a fork bomb in one of them
-    would leave the others no process to start.
-    """
-    known = [users for users in _SPARE_USERS if _exist(users, "uid") and _exist(users, "gid")]
-    users = [*known, _SPARE_USERS[-1]][0]
-    return users.start + secrets.randbelow(len(users))
-
-
-def _exist(numbers: range, kind: str) -> bool:
-    """Say whether this container can have these users (uid) or groups (gid)."""
-    try:
-        lines = Path(f"/proc/self/{kind}_map").read_text().splitlines()
-    except OSError:
-        return True  # not Linux
-    for line in lines:
-        first, _, count = map(int, line.split())
-        if first <= numbers.start and numbers.stop <= first + count:
-            return True
-    return False
-
-
 _START_S = 30.0  # a start takes a tenth of a second; this is for a machine that does not keep up
 _END_S = 10.0
 
-_REQUEST, _STARTED, _ENDED = struct.Struct("!ci"), struct.Struct("!i"), struct.Struct("!iid")
+_REQUEST, _STARTED, _ENDED = struct.Struct("!ci"), struct.Struct("!i"), struct.Struct("!id")
 
 _STAGE = """\
 set -eu
@@ -110,9 +89,35 @@ shift
 exec setpriv --reuid "$user" --regid "$user" --clear-groups -- "$@"
 """
 
-
-class JailError(Exception):
-    """A level of isolation that does not work here; the text says why."""
+# A folder that only root may enter ($1, up to the first --) is covered by an empty one, in this
+# process's own view of the files, and the places below it that are needed are put back.
+_UNCOVER = """\
+set -eu
+umask 022
+stage=$1 user=$2
+shift 2
+covered=
+while [ "$1" != -- ]; do covered="$covered $1"; shift; done
+shift
+mount -t tmpfs -o mode=755,size=1m stage "$stage"
+number=0
+for place; do
+  if [ "$place" = -- ]; then break; fi
+  if [ -d "$place" ]; then mkdir "$stage/$number"; else : >"$stage/$number"; fi
+  mount --rbind "$place" "$stage/$number"
+  number=$((number + 1))
+done
+for folder in $covered; do mount -t tmpfs -o mode=755,size=1m covered "$folder"; done
+number=0
+while [ "$1" != -- ]; do
+  if [ -d "$stage/$number" ]; then mkdir -p "$1"; else mkdir -p "${1%/*}"; : >"$1"; fi
+  mount --rbind "$stage/$number" "$1"
+  number=$((number + 1))
+  shift
+done
+shift
+exec setpriv --reuid "$user" --regid "$user" --clear-groups -- "$@"
+"""
 
 
 @dataclass(frozen=True)
@@ -120,49 +125,49 @@ class Ending:
     """How a learner's process ended: exit code or minus the signal, 0 when it ran until now."""
 
     code: int
-    peak_kib: int
     cpu_s: float
 
 
-class Warden:
-    """The program inside, loaded and waiting; it makes a process for each submission.
+class Supervisor:
+    """The program inside, loaded and waiting; it makes a worker process for each submission.
 
     ``lasting`` says whether it can serve many: each process is then in namespaces of its own, or
-    none is fenced in at all. Otherwise it is ended with the one process that it made. ``user`` is
-    the user that it runs as, where that is not this process's.
+    none is confined to places at all. Otherwise it is ended with the one process that it
+    made. ``user`` is the user that it runs as, where that is not this process's.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         self._process = process
         self._control = control
+        self._came = bytearray()
         self.lasting = False
         self.user: int | None = None
 
     def greet(self, settings: dict[str, Any]) -> None:
-        """Send the settings and wait until the library is loaded; raise JailError otherwise."""
+        """Send the settings and wait until the library is loaded; raise LaunchError otherwise."""
         self._control.settimeout(_START_S)
         try:
             self._control.sendall(protocol.pack(settings))
             answer = protocol.unpack(
                 self._read(protocol.frame_length(self._read(protocol.HEAD_BYTES)))
             )
-        except (OSError, protocol.WireError) as error:
-            raise JailError(self._last_words() or str(error)) from None
-        self.lasting = bool(answer.get("nest")) or not settings["fenced"]
+        except (OSError, EOFError, protocol.ProtocolError) as error:
+            raise LaunchError(self._last_words() or str(error)) from None
+        self.lasting = bool(answer.get("namespaces")) or not settings["is_confined"]
         self._control.settimeout(_END_S)
 
     def start(self, pipe: socket.socket) -> int:
         """Make a learner's process at the other end of a pipe; return its number.
 
-        Raises JailError when the program is gone or the system refuses.
+        Raises LaunchError when the program is gone or the system refuses.
         """
         try:
             socket.send_fds(self._control, [_REQUEST.pack(b"S", 0)], [pipe.fileno()])
             number: int = _STARTED.unpack(self._read(_STARTED.size))[0]
-        except OSError as error:
-            raise JailError(f"the sandbox is gone: {error}") from None
+        except (OSError, EOFError) as error:
+            raise LaunchError(f"the sandbox is gone: {error}") from None
         if number <= 0:
-            raise JailError(f"no new process in the sandbox: {os.strerror(-number)}")
+            raise LaunchError(f"no new process in the sandbox: {os.strerror(-number)}")
         return number
 
     def end(self, number: int, is_ending: bool = False) -> Ending | None:
@@ -173,7 +178,7 @@ class Warden:
         try:
             self._control.sendall(_REQUEST.pack(b"W" if is_ending else b"K", number))
             ending = Ending(*_ENDED.unpack(self._read(_ENDED.size)))
-        except OSError:
+        except (OSError, EOFError):
             ending = None
         if ending is None or not self.lasting:
             self.close()
@@ -201,13 +206,10 @@ class Warden:
             self._process.stderr.close()
 
     def _read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            more = self._control.recv(size - len(data))
-            if not more:
-                raise ConnectionError("it has ended")
-            data += more
-        return data
+        return protocol.read_exactly(size, self._more, self._came)
+
+    def _more(self) -> bytes:
+        return self._control.recv(2**16)
 
     def _last_words(self) -> str:
         self._control.close()
@@ -221,17 +223,16 @@ class Warden:
 
 
 def write_program(folder: Path) -> None:
-    """Write what the sandbox needs into its folder: the program, and two places for mounts."""
+    """Write what the sandbox needs into its folder: the program, and a place for mounts."""
     program, home = folder / "program" / "grader", Path(__file__).parents[1]
-    for name in _PROGRAM:
+    for name in _PROGRAM_FILES:
         copy = program / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(home / name, copy)
         for package in copy.relative_to(program).parents:
             (program / package / "__init__.py").touch()
     (program / "__init__.py").write_text(_SILENT, "utf-8")
-    for name in ("root", "stage"):
-        (folder / name).mkdir()
+    (folder / "stage").mkdir()
     open_to_all(folder)
 
 
@@ -241,15 +242,17 @@ def open_to_all(folder: Path) -> None:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-def start_warden(level: str, folder: Path, library: Path | None, scratch_bytes: int) -> Warden:
+def start_supervisor(
+    level: str, folder: Path, library: Path | None, scratch_bytes: int
+) -> Supervisor:
     """Start the program inside at a level of isolation.
 
     ``folder`` holds the program (see ``write_program``), ``library`` a copy of the library; with
-    None, to see whether a level works. Raises JailError where it does not.
+    None, to see whether a level works. Raises LaunchError where it does not.
     """
     reasons = []
     for way in _ways(level, folder, library, scratch_bytes):
-        key = (level, way.user, way.settings["nest"], way.command[0])
+        key = (level, way.user, way.settings["namespaces"], way.command[0])
         if key in _useless:
             continue
         ours, theirs = socket.socketpair()
@@ -269,24 +272,34 @@ def start_warden(level: str, folder: Path, library: Path | None, scratch_bytes: 
             )
         except OSError as error:
             ours.close()
-            reasons.append(f"{way.command[0]}: {error.strerror}")
+            reasons.append(_cannot_start(way, error))
             _useless.add(key)
             continue
         finally:
             theirs.close()
-        warden = Warden(process, ours)
-        warden.user = way.user
+        supervisor = Supervisor(process, ours)
+        supervisor.user = way.runs_as
         try:
-            warden.greet(way.settings)
-            if way.settings["nest"] and not warden.lasting:
-                raise JailError("no namespaces within the jail")
-        except JailError as reason:
-            warden.close()
+            supervisor.greet(way.settings)
+            if way.settings["namespaces"] and not supervisor.lasting:
+                raise LaunchError("no namespaces within the sandbox")
+        except LaunchError as reason:
+            supervisor.close()
             reasons.append(str(reason))
             _useless.add(key)
             continue
-        return warden
-    raise JailError("; ".join(dict.fromkeys(reasons)) or f"{level} does not work here")
+        return supervisor
+    raise LaunchError("; ".join(dict.fromkeys(reasons)) or f"{level} does not work here")
+
+
+def _cannot_start(way: _Way, error: OSError) -> str:
+    """Say why a command does not start; root's rights are never kept instead."""
+    if way.user is not None and isinstance(error, PermissionError):
+        return (
+            f"root's rights are given up first, and then {way.command[0]} cannot be read: grade as "
+            "another user, or use a Python that everybody may read"
+        )
+    return f"{way.command[0]}: {error.strerror}"
 
 
 _useless: set[Any] = set()  # ways that this process has tried in vain
@@ -294,54 +307,50 @@ _useless: set[Any] = set()  # ways that this process has tried in vain
 
 @dataclass(frozen=True)
 class _Way:
-    """A command, the settings for the program in it, and the user to become before."""
+    """A command, the settings for the program in it, and the user to become before.
+
+    ``runs_as`` is the user that learners' code runs as, where that is not this process's and a
+    scratch folder has to be theirs.
+    """
 
     command: list[str]
     settings: dict[str, Any]
     user: int | None = None
+    runs_as: int | None = None
 
 
 def _ways(level: str, folder: Path, library: Path | None, scratch_bytes: int) -> Iterator[_Way]:
     """Yield the ways to reach a level, best first."""
-    if sys.platform != "linux" and level != "process":
-        raise JailError(f"{level}: only on Linux")
+    if sys.platform != "linux" and level != "limits":
+        raise LaunchError(f"{level}: only on Linux")
     program, packages = str(folder / "program"), package_folders()
     settings = {
         "library": str(library) if library else None,
         "packages": packages,
-        "preload": list(PRELOADED),
-        "fenced": level != "process",
-        "nest": level != "process",
+        "preload": loaded_first(),
+        "is_confined": level != "limits",
+        "namespaces": level != "limits",
         # The first process of the namespace and the program; else all that the user has.
-        "tasks_around": None if level == "process" else 2,
-        "jail": None,
+        "tasks_around": None if level == "limits" else 2,
     }
     run = run_program(folder)
     user = spare_user() if os.geteuid() == 0 else None
-    if level == "process":
-        if user is not None:
-            yield _Way(run, settings, user)
-        yield _Way(run, settings)
+    if level == "limits":
+        needed = [*system_places(), *packages, str(folder), *([str(library)] if library else [])]
+        yield from (
+            _Way([*prefix, *run], settings, None, runs_as=user)
+            for prefix in _uncovering(needed, folder, user)
+        )
+        yield _Way(run, settings, user, runs_as=user)
         return
     places = [*system_places(), *packages, program, *([str(library)] if library else [])]
-    if level == "namespace":
-        build = {
-            "root": str(folder / "root"),
-            "read_only": [(place, place) for place in places],
-            "devices": list(_DEVICES),
-            "hidden": hidden_places(packages),
-            "links": system_links(),
-            "user": user,
-        }
-        yield _Way(run, {**settings, "jail": build})
-        return
     bwrap = shutil.which("bwrap")
     if bwrap is None:
-        raise JailError("bwrap is not installed (the package is called bubblewrap)")
-    for nest in NESTS:
+        raise LaunchError("bwrap is not installed (the package is called bubblewrap)")
+    for inner in INNER_NAMESPACES:
         for prefix, becomes, sources in _reaching(places, folder, user):
-            fenced = _bwrap(bwrap, sources, places, packages, nest, scratch_bytes)
-            yield _Way([*prefix, *fenced, *run], {**settings, "nest": nest}, becomes)
+            command = _bwrap(bwrap, sources, places, packages, inner, scratch_bytes)
+            yield _Way([*prefix, *command, *run], {**settings, "namespaces": inner}, becomes)
 
 
 def _reaching(
@@ -359,10 +368,33 @@ def _reaching(
     yield [], user, list(places)
 
 
+def _uncovering(places: Sequence[str], folder: Path, user: int | None) -> Iterator[list[str]]:
+    """Yield a prefix under which that user reaches what lies in folders of root's own."""
+    if user is None:
+        return
+    covered = sorted({top for top in map(_closed_to_others, places) if top is not None})
+    below = [p for p in dict.fromkeys(places) if any(p.startswith(f"{top}/") for top in covered)]
+    below = [p for p in below if not any(p.startswith(f"{other}/") for other in below)]
+    unshare, stage = shutil.which("unshare"), _stage(below, folder)
+    is_plain = all(part.isprintable() and " " not in part for part in covered)
+    if covered and is_plain and unshare and stage and shutil.which("setpriv"):
+        shell = ["/bin/sh", "-c", _UNCOVER, "uncover", stage, str(user)]
+        shell += [*covered, "--", *below, "--"]
+        yield [unshare, "--mount", "--propagation", "private", *shell]
+
+
+def _closed_to_others(place: str) -> str | None:
+    """Return the uppermost folder above a place that other users may not enter."""
+    for folder in reversed(Path(place).parents):
+        if not folder.stat().st_mode & 0o001:
+            return str(folder)
+    return None
+
+
 def _stage(places: Sequence[str], folder: Path) -> str | None:
     """Return a folder that every user can reach and that holds none of the places.
 
-    Mounts on it are seen by the jail only.
+    Mounts on it are seen by the sandbox only.
     """
     for stage in (folder / "stage", *map(Path, ("/mnt", "/media", "/opt", "/srv"))):
         if any(place.startswith(f"{stage}/") for place in places) or not stage.is_dir():
@@ -372,8 +404,8 @@ def _stage(places: Sequence[str], folder: Path) -> str | None:
     return None
 
 
-NESTS = (True, False)
-"""Whether a jail of bwrap's is to hold further namespaces: if that works, it serves many."""
+INNER_NAMESPACES = (True, False)
+"""Whether a sandbox of bwrap's is to hold further namespaces: if that works, it serves many."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
@@ -383,11 +415,11 @@ def _bwrap(
     sources: Sequence[str],
     places: Sequence[str],
     packages: Sequence[str],
-    nest: bool,
+    inner: bool,
     scratch_bytes: int,
 ) -> list[str]:
     command = [bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
-    if nest:
+    if inner:
         # Within its own user namespace the program may make more namespaces: one for each
         # learner's process, which gives this right up before the learner's code comes.
         command += [
@@ -419,58 +451,4 @@ def _bwrap_can_size(bwrap: str) -> bool:
 
 def run_program(folder: Path) -> list[str]:
     """Return the command that runs the program: no packages, no user's files, no environment."""
-    return [python(), "-I", "-S", "-B", "-X", "utf8", str(folder / INMATE)]
-
-
-# --- what of the system is needed -------------------------------------------------------
-
-
-def python() -> str:
-    """Return the interpreter itself, not the link or launcher of a virtual environment."""
-    if sys.platform == "win32":
-        return str(getattr(sys, "_base_executable", sys.executable))
-    return os.path.realpath(sys.executable)
-
-
-@functools.cache
-def package_folders() -> list[str]:
-    """Return the folders of installed packages (numpy lies there), as this Python has them."""
-    found = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-    found += [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    return list(dict.fromkeys(os.path.realpath(path) for path in found if os.path.isdir(path)))
-
-
-@functools.cache
-def system_places() -> list[str]:
-    """Return what Python needs of the system: itself, its modules, shared libraries."""
-    base = os.path.realpath(sys.base_prefix)
-    wanted = [python(), f"{base}/lib", f"{base}/lib64", sysconfig.get_path("stdlib")]
-    wanted += ["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/nix/store"]
-    wanted += [f"/{name}" for name in _LIBRARIES if not os.path.islink(f"/{name}")]
-    wanted += ["/etc/ld.so.cache"]
-    found = sorted({path for path in wanted if os.path.exists(path)})
-    return [p for p in found if not any(p.startswith(f"{other}/") for other in found)]
-
-
-_LIBRARIES = ("lib", "lib32", "lib64")
-
-
-def system_links() -> list[tuple[str, str]]:
-    """Return the links at the root that the dynamic loader needs, as (target, place)."""
-    return [
-        (os.readlink(f"/{name}"), f"/{name}") for name in _LIBRARIES if os.path.islink(f"/{name}")
-    ]
-
-
-def hidden_places(packages: Sequence[str]) -> list[str]:
-    """Return where the library and the checks are installed: there an answer could be read."""
-    home = sysconfig.get_path("stdlib")
-    folders = [*packages, f"{home}/site-packages", f"{home}/dist-packages"]
-    folders += [path.replace("/lib/python", "/local/lib/python") for path in folders]
-    folders += ["/usr/lib/python3/dist-packages"]
-    return [
-        place
-        for folder in dict.fromkeys(map(os.path.realpath, folders))
-        for place in (f"{folder}/compaction", f"{folder}/grader")
-        if os.path.isdir(place)
-    ]
+    return [python(), "-I", "-S", "-B", "-X", "utf8", str(folder / PROGRAM)]

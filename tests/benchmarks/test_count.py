@@ -39,14 +39,14 @@ def test_texts_are_what_they_are_called():
 
 
 def test_the_script_prints_the_ratios():
-    done = run("--megabytes", "0.3", "--repeats", "1")
+    done = run("--only", "speed", "--megabytes", "0.3", "--repeats", "1")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Python loop over the ranges") == 3
     assert done.stdout.count("x as fast") >= 6
 
 
 def test_json_holds_the_same_figures():
-    done = run("--megabytes", "0.3", "--repeats", "2", "--json")
+    done = run("--only", "speed", "--megabytes", "0.3", "--repeats", "2", "--json")
     texts = json.loads(done.stdout)["texts"]
     assert [text["text"] for text in texts] == ["mixed, 16 % CJK", "ASCII only", "Cyrillic"]
     for text in texts:
@@ -60,7 +60,7 @@ def test_json_holds_the_same_figures():
 def test_ways_that_disagree_stop_the_comparison(monkeypatch, capsys):
     monkeypatch.setitem(count.CHARACTER_WAYS, "wrong", lambda text: Chars(0, len(text)))
     monkeypatch.setattr(count, "load_token_ways", dict)
-    assert count.main(["--megabytes", "0.05", "--repeats", "1"]) == 1
+    assert count.main(["--only", "speed", "--megabytes", "0.05", "--repeats", "1"]) == 1
     assert "the ways disagree on mixed" in capsys.readouterr().err
 
 
@@ -69,3 +69,33 @@ def test_sizes_that_make_no_sense_are_refused(arguments):
     done = run(*arguments)
     assert done.returncode == 2
     assert "must be above 0" in done.stderr
+
+
+def test_errors_of_all_ways_stand_side_by_side(tmp_path):
+    kinds = {"prose": "The survey took nine days. ", "figures": "4711, 0815; ", "Han": "九天。"}
+    rows = [
+        {"kind": kind, "text": text * n, "counts": {"exact": 6 * n, "other": 7 * n}}
+        for kind, text in kinds.items()
+        for n in (10, 20, 30, 40)
+    ]
+    path = tmp_path / "pieces.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    done = run("--only", "errors", "--pieces", str(path), "--json")
+    assert done.returncode == 0, done.stderr
+    errors = json.loads(done.stdout)["errors"]
+    assert {"before any usage", "after 3 requests", "after 20 requests"} < set(errors)
+    for scores in errors.values():
+        for score in scores:
+            assert 0 <= score["error"] <= score["worst"]
+            assert 0 <= score["under"] <= 1
+    before = {score["way"]: score for score in errors["before any usage"]}
+    assert before["FeatureMeter.at_most"]["under"] < before["two terms"]["under"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"kind": "a"}', "no JSON"])
+def test_pieces_that_cannot_be_used_are_named(tmp_path, text):
+    path = tmp_path / "pieces.jsonl"
+    path.write_text(text, encoding="utf-8")
+    done = run("--only", "errors", "--pieces", str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pieces.jsonl" in done.stderr and "Traceback" not in done.stderr

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from grader.learner.start import SETTINGS
 from grader.learner.working_copy import lay_workbook
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -58,15 +59,6 @@ def place(notebook: dict[str, Any], grade_id: str) -> int:
 # --- JupyterLab, as `make lab` starts it ---------------------------------------------------
 
 
-def switched_off(repository: Path, nowhere: Path) -> list[str]:
-    """Return the parts of JupyterLab that `make lab` would switch off in a new environment."""
-    command = ["make", "--dry-run", "lab", f"VENV={nowhere}"]
-    shown = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
-    found = re.search(r"labextension disable --level=sys_prefix (.*?) 2>&1", shown.stdout)
-    assert found, shown.stdout
-    return found[1].split()
-
-
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -99,10 +91,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[
     environment |= {f"JUPYTER_{name}": str(own / name.lower()) for name in names}
     environment |= {"IPYTHONDIR": str(own / "ipython")}
     environment |= {"PYTHONPATH": os.pathsep.join([str(root), str(root / "course")])}
-    settings = own / "config_dir" / "labconfig" / "page_config.json"
-    settings.parent.mkdir(parents=True)
-    disabled = dict.fromkeys(switched_off(repository, own / "none"), True)
-    settings.write_text(json.dumps({"disabledExtensions": disabled}), encoding="utf-8")
+    environment["JUPYTER_CONFIG_PATH"] = str(SETTINGS)
 
     token = secrets.token_hex()
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", f"--port={free_port()}"]

@@ -290,7 +290,7 @@ def test_a_document_is_cut_at_its_headings():
     [
         "```\n# a\n```\n",
         "~~~python\n# a\n\n# b\n~~~\n",
-        "- item\n\n  ```\n# a\n  ```\n",
+        "- item\n\n  ```\n  # a\n  ```\n",
         "> ```\n> # a\n> ```\n",
         "````\n```\n# a\n```\n# b\n````\n",
         "```\n# a\n``` not the end\n# b\n```\n",
@@ -589,6 +589,41 @@ def test_pinned_then_summaries_then_recent_turns():
     assert done.text.startswith("Never push.\n\ndef f(): pass\n\n[summary of old]\nTopic: t\n")
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("<!--\n# no heading\n-->\n# One\n", ["(beginning)", "One"]),
+        ("Title\nof two lines\n===\ntext\n", ["Title of two lines"]),
+        ("    # code by indentation\n# One\n", ["(beginning)", "One"]),
+        ("---\ntitle: x\n# no heading\n---\n# One\n", ["(beginning)", "One"]),
+        ("- a\n---\n# One\n", ["(beginning)", "One"]),
+        ("# One\r\ntext\r\n## Two ##\r\n", ["One", "One > Two"]),
+        ("\\# no heading\n#nor this\n# One\n", ["(beginning)", "One"]),
+    ],
+)
+def test_headings_are_those_of_commonmark(text, names):
+    units = segment(text, "markdown")
+    assert [unit.name for unit in units] == names
+    assert "".join(unit.text for unit in units) == text
+
+
+def test_spare_room_holds_a_shortened_unit_before_one_is_dropped():
+    units = [
+        Unit("Alpha beta gamma delta. " * 40, "section", name="old"),
+        Unit("w " * 40, "section", name="new"),
+    ]
+    done = compress(units, 70, words, lambda text: "y " * 200)
+    assert done.tokens <= 70 and not done.dropped
+    assert "Alpha beta gamma delta." in done.text
+
+
+def test_spare_room_makes_a_summary_longer():
+    text = " ".join(f"Step {n} was looked at by {n} people." for n in range(60))
+    short = compress([Unit(text, "section", name="long")], 120)
+    assert 100 < short.tokens <= 120
+    assert short.summarized
+
+
 def test_the_newest_units_are_not_what_is_lost():
     """Units of growing age and one too large: a loop that stops there loses the newest rule."""
     units = [
@@ -774,7 +809,7 @@ def test_the_newest_rule_is_kept_whenever_it_fits(units, budget, count):
 
 def test_the_fourteen_messages_fit_a_small_budget():
     units = segment(load("long").messages, "chat", recent=2)
-    for window, names_dropped in ((1250, False), (1080, True)):
+    for window, names_dropped in ((1250, False), (800, True)):
         budget = plan_budget(window)
         done = compress(units, budget)
         assert estimate(done.text) == done.tokens <= budget < estimate(assemble(units))

@@ -46,7 +46,7 @@ AWKWARD = (
 
 @pytest.fixture(scope="module")
 def counts() -> TokenizerCounts:
-    return tokenizer_counts()
+    return tokenizer_counts(more=True)
 
 
 # --- without any tokenizer ----------------------------------------------------------------
@@ -67,6 +67,15 @@ def test_every_piece_is_counted_in_every_family(counts):
         for family, tokens in piece.tokens.items():
             # A byte-level tokenizer never needs more tokens than bytes.
             assert 0 < tokens <= len(piece.text.encode()), (piece.id, family)
+
+
+def test_the_lessons_figures_are_of_six_families(counts):
+    lessons = tokenizer_counts()
+    assert [family.id for family in counts.families[6:]] == ["glm", "gemma", "kimi"]
+    assert lessons.families == counts.families[:6]
+    for few, all_of_them in zip(lessons.pieces, counts.pieces, strict=True):
+        assert few.text == all_of_them.text
+        assert dict(few.tokens).items() <= dict(all_of_them.tokens).items()
 
 
 def test_kinds_are_what_they_say(counts):
@@ -241,7 +250,9 @@ def test_families_without_a_second_opinion_lose_nothing(counts, extra):
 
 @pytest.mark.tokenizers
 def test_vocabulary_sizes_are_the_tokenizers_own(counts, encoders):
-    sizes = {f.id: f.vocabulary_size for f in record_tokenizers.describe_families()}
+    listed = (record_tokenizers.FAMILIES, record_tokenizers.MORE_FAMILIES)
+    found = [family for some in listed for family in record_tokenizers.describe_families(some)]
+    sizes = {family.id: family.vocabulary_size for family in found}
     assert sizes == {f.id: f.vocabulary_size for f in counts.families}
     import tiktoken
 

@@ -757,8 +757,8 @@ def _floods() -> list[Submission]:
             _inside(
                 """
                 import os
-                full = False
-                for number in range(100_000):
+                full = os.path.exists("small-0")  # in the first call; it stays full
+                for number in range(0 if full else 100_000):
                     try:
                         with open(f"small-{number}", "wb") as file:
                             file.write(bytes(5000))
@@ -1154,7 +1154,7 @@ def _reaching_for_the_answer() -> list[Submission]:
             found = [text for text in texts if "def estimate(" in text]
             exec(found[0][found[0].index("def estimate(") :].split("\\n\\n\\n")[0])
             """,
-            reason="estimate is not defined",
+            reason=own,
         ),
         _day1(
             "another copy of the library",
@@ -1172,7 +1172,7 @@ def _reaching_for_the_answer() -> list[Submission]:
                 if "estimate" in vars(module):
                     estimate = module.estimate
             """,
-            reason="estimate is not defined",
+            reason=own,
         ),
         _day1(
             "what is left of it in memory",
@@ -1203,7 +1203,7 @@ def _reaching_for_the_answer() -> list[Submission]:
                 ),
             ),
             NONE,
-            "group_messages is not defined",
+            "uses the library's own group_messages",
         ),
         Submission(
             "the answer through a function that needs it",
@@ -1222,7 +1222,7 @@ def _reaching_for_the_answer() -> list[Submission]:
                 ),
             ),
             NONE,
-            "needs verify",
+            "uses the library's own verify",
         ),
         Submission(
             "the answer of the day's other exercise",
@@ -1313,10 +1313,10 @@ def _the_pipe() -> list[Submission]:
             "an object on the pipe that nobody asked for",
             """
             import sys
-            wire = sys.modules["grader.sandbox.inside.protocol"]
+            protocol = sys.modules["grader.sandbox.inside.protocol"]
             def encode(value, export=None):
                 return {"is": "Popen", "of": ["touch @SECRET@"]}
-            wire.encode = encode
+            protocol.encode = encode
             def estimate(text, coefficients=None): return 0
             """,
             reason="no answer",
@@ -1325,10 +1325,10 @@ def _the_pipe() -> list[Submission]:
             "keys that collide",
             """
             import sys
-            wire = sys.modules["grader.sandbox.inside.protocol"]
+            protocol = sys.modules["grader.sandbox.inside.protocol"]
             def encode(value, export=None):
                 return {"dict": [[{"tuple": [number, 0]}, 0] for number in range(20_000)]}
-            wire.encode = encode
+            protocol.encode = encode
             def estimate(text, coefficients=None): return 0
             """,
             reason="no answer",

@@ -7,21 +7,19 @@ session together, and turns whatever happens into one line for a person. It prin
 
 from __future__ import annotations
 
-import itertools
 import json
-import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from compaction.agent.asking import ask_patiently
 from compaction.agent.checklist import pin_checklist, without_old_checklists
-from compaction.agent.connection import MAX_RETRIES, Connection, explain, retry_wait_s
+from compaction.agent.connection import Connection, explain, without_foreign_fields
 from compaction.agent.functions import OwnLines, Parts
 from compaction.agent.listener import THRESHOLD, WINDOW, Listener, Stopped
 from compaction.agent.lock import SessionLock
-from compaction.agent.store import Saved, write_session
+from compaction.agent.store import KEY, Saved, write_session
 from compaction.agent.tools import INTERRUPTED, SCHEMAS, Toolbox
 from compaction.calibration import Sample
 from compaction.engine import (
@@ -41,14 +39,16 @@ from compaction.files import InputError
 from compaction.gateway import summarize_with
 from compaction.history import HistoryError, read_history
 from compaction.messages import Call, Message, content_of, problems
+from compaction.observing import prompt_tokens
 from compaction.probes import Probe, ProbeReport, verify
 from compaction.summary import Compaction, SummaryError, extract
 
-PATIENCE_S = 10.0
-"""After this time without a word of the reply the person is told that it takes long."""
-
 MAX_REQUESTS = 100
 """Requests in one turn after which it stops: a model that calls tools for ever costs money."""
+
+MAX_RESERVE = 16_384
+"""The most tokens that are kept free for a reply when nobody says how many: a quarter of a small
+window, so much of a large one."""
 
 SYSTEM_PROMPT = (
     "You are a coding agent in a terminal. You work in one project folder, with the tools "
@@ -94,22 +94,29 @@ class Agent:
         running: str | None = None,
         demo: bool = False,
         prices: Prices | None = None,
+        reserve: int | None = None,
     ) -> None:
         self.connection = connection
         self.toolbox = toolbox
         self.listener = listener or Listener()
         self.parts = parts or Parts()
         self.save_to = save_to
-        self.turn_failed = False  # the last turn did not come to its end
+        self.turn_failed = False  # the last one; a turn that a person stopped has not failed
         self._lock = lock
         self._running = running  # the call whose command runs, or was interrupted
         self._calling: str | None = None
+        self._target: int | None = None  # of the pass that is being made
+        self._before: list[Message] = []  # the history that is being compacted
+        self._passes: list[tuple[list[Message], int]] = []  # what was before, how long it was after
         toolbox.before_run = self._command_begins
         self.demo = demo
         self.prices = prices
         self.usage: Usage | None = None
         self._window = window
         self._threshold = threshold
+        self._reserve = min(window // 4, MAX_RESERVE) if reserve is None else reserve
+        # What is asked of the model only where a person says so, by the name that it takes.
+        self._reply_limit = {} if not reserve else {"max_completion_tokens": reserve}
         self._requests = 0
         self._said: set[str] = set()  # what is said once a session
         known = getattr(self.parts.counter, "samples", None)
@@ -124,6 +131,7 @@ class Agent:
         lines = OwnLines(
             self._window,
             self._threshold,
+            reserve=self._reserve,
             parts=self.parts,
             history=lambda: self.engine.history,
         )
@@ -140,6 +148,8 @@ class Agent:
             probes=probes,
             on_event=self._on_event,
             on_change=self._on_change,
+            on_note=self.listener.note,
+            results=self.save_to and self.save_to.with_suffix(".results"),
         )
         self._seen = {probe.fact for probe in self._verify(self.engine.probes, history).kept}
 
@@ -152,8 +162,8 @@ class Agent:
 
     @property
     def window(self) -> int:
-        """The context window in tokens."""
-        return self._window
+        """The context window in tokens: as given, or as the gateway named it since."""
+        return self.engine.lines.window
 
     @property
     def threshold(self) -> float:
@@ -186,17 +196,43 @@ class Agent:
             self.engine.history = self.history[:-1]
         return self._turn(None)
 
-    def compact(self) -> Pass | None:
-        """Make one pass now; None where it could not even be tried."""
+    def compact(self, target_tokens: int | None = None) -> Pass | None:
+        """Make one pass now, down to a size if one is given; None where it could not be tried."""
+        self._target = target_tokens
         try:
-            return self.engine.compact_now()
+            return self.engine.compact_now(target_tokens)
         except KeyboardInterrupt:
             self.listener.note("stopped; nothing was changed")
         except Exception as error:
             self.listener.note(f"not compacted: {self.reason(error)}")
         finally:
+            self._target = None
             self.save()
         return None
+
+    def undo(self) -> bool:
+        """Take the last compaction back: what it replaced stands there again, what followed stays.
+
+        Returns False where this run of the program has made none.
+        """
+        if not self._passes:
+            return False
+        before, length_after = self._passes.pop()
+        self.engine.history = [*before, *self.history[length_after:]]
+        self.save()
+        return True
+
+    def change_model(self, model: str) -> None:
+        """Go on with another model of the same gateway.
+
+        What only the old model can read, such as its thoughts, leaves the history.
+        """
+        if model == self.connection.model:
+            return
+        self.connection.model = model
+        self.engine.history = without_foreign_fields(self.history)
+        self.usage = None
+        self.save()
 
     def check_probes(self, ask: bool = False) -> tuple[ProbeReport, list[Probe]]:
         """Look for all pinned facts; with ``ask``, put the questions to the model too.
@@ -212,7 +248,7 @@ class Agent:
         """Write the session to a new file; raises HistoryError."""
         if path.exists():
             raise HistoryError(f"{path}: the file exists; give another name")
-        write_session(path, self._saved(), SCHEMAS)
+        write_session(path, self._saved(), SCHEMAS, self.connection.secrets)
 
     def load(self, path: Path) -> None:
         """Go on with a history from a file, in any form that the command line reads.
@@ -230,6 +266,7 @@ class Agent:
         if refused:
             raise HistoryError(f"{path}: an API would refuse this history: {refused[0]}")
         self._begin(messages, ())
+        self._passes.clear()
         self.usage = None
         self.save()
 
@@ -237,7 +274,7 @@ class Agent:
         """Say in one line why something failed, without keys."""
         text = explain(error)
         for secret in self.connection.secrets:
-            text = text.replace(secret, "[key]")
+            text = text.replace(secret, KEY)
         return text
 
     def save(self) -> None:
@@ -245,7 +282,7 @@ class Agent:
         if self.save_to is None or not any(m.get("role") == "user" for m in self.history):
             return
         try:
-            write_session(self.save_to, self._saved(), SCHEMAS)
+            write_session(self.save_to, self._saved(), SCHEMAS, self.connection.secrets)
         except InputError as error:
             self._note_once(f"the session is not saved: {error}")
 
@@ -260,10 +297,9 @@ class Agent:
 
     def _turn(self, text: str | None) -> bool:
         self._requests = 0
-        self.turn_failed = True
+        self.turn_failed = False
         try:
             self._run(text)
-            self.turn_failed = False
             return True
         except Stopped:
             raise
@@ -272,8 +308,12 @@ class Agent:
             calls = f", {waiting} tool call{'s' * (waiting != 1)} without a result" * bool(waiting)
             self.listener.note(f"stopped{calls}; the session is whole, /continue goes on")
         except ContextExceeded as error:
-            self.listener.note(f"{error} (/budget shows who uses the window)")
+            self.turn_failed = True
+            self.listener.note(
+                f"{error} (/budget shows who uses the window; --window says how large it is)"
+            )
         except Exception as error:
+            self.turn_failed = True
             self.listener.note(f"{self.reason(error)}; the session is whole, /retry asks again")
         finally:
             self._calibrate()
@@ -294,7 +334,7 @@ class Agent:
             try:
                 self.engine.run()
             finally:
-                self.engine.lines = lines
+                self.engine.lines = replace(self.engine.lines, auto_compact=lines.auto_compact)
 
     def _call_model(self, messages: list[Message], tools: Any) -> Reply:
         self._requests += 1
@@ -302,40 +342,39 @@ class Agent:
             raise ReplyError(f"the model asked for tools {MAX_REQUESTS} times in one turn")
         estimate = self.parts.counter.count(messages, tools)
         reply = self._request(messages, tools)
-        tokens = getattr(reply.usage, "prompt_tokens", None)
-        if isinstance(tokens, int) and tokens > 0:
+        tokens = prompt_tokens(reply.usage, estimate)
+        if tokens is not None:
             self.usage = Usage(estimate, tokens)
-        else:
+        elif getattr(reply.usage, "prompt_tokens", None) is None:
             self._note_once("the gateway reports no usage; all figures are estimates")
         return replace(reply, message=pin_checklist(_encodable_message(reply.message)))
 
     def _request(self, messages: list[Message], tools: Any) -> Reply:
-        """Ask the model, and ask again where a fault may pass and no word has come yet."""
-        heard = False
+        """Ask the model, showing its words as they come; ask again where a fault may pass."""
+        client = self.connection.client  # loading it is no silence of the gateway
 
-        def on_text(piece: str) -> None:
-            nonlocal heard
-            heard = True
-            waiting.cancel()
-            self.listener.text(piece)
+        def ask(heard: Callable[[], None]) -> Reply:
+            def on_text(piece: str) -> None:
+                heard()
+                self.listener.text(piece)
 
-        for attempt in itertools.count(1):
-            ask = reply_with(self.connection.client, self.connection.model, on_text=on_text)
-            waiting = threading.Timer(PATIENCE_S, self.listener.note, ["the gateway is slow"])
-            waiting.start()
+            limit = self._reply_limit
+            model = reply_with(client, self.connection.model, on_text=on_text, **limit)
             try:
-                return read_reply(ask(messages, tools), fresh_id=f"call_{len(messages)}")
+                return read_reply(model(messages, tools), fresh_id=f"call_{len(messages)}")
             except Exception as error:
-                wait_s = None if heard else retry_wait_s(error, attempt)
-                if wait_s is None:
+                refused = getattr(error, "status_code", None) in (400, 422)
+                if not (refused and "max_completion_tokens" in limit):
                     raise
-                line = f"{self.reason(error)}; trying again in {wait_s:g} s"
+                if "max_completion_tokens" not in str(error):
+                    raise
+                # Older gateways know the limit by its former name.
+                self._reply_limit = {"max_tokens": limit["max_completion_tokens"]}
+                return ask(heard)
             finally:
-                waiting.cancel()
                 self.listener.end_text()
-            self.listener.note(line)
-            time.sleep(wait_s)
-        raise AssertionError("the loop ends by returning or raising")
+
+        return ask_patiently(ask, self.listener, self.reason)
 
     def _call_tool(self, call: Call) -> str:
         self.listener.call(call)
@@ -364,6 +403,7 @@ class Agent:
 
     def _compact(self, messages: list[Message]) -> Compaction:
         """Compact with summaries by the model; in an emergency, do what can be done without it."""
+        self._before = list(self.history)
         shorter = without_old_checklists(messages)
         done = self._compact_with(shorter, self._summarize, keep_recent=3)
         if done.abandoned is None or self._decision() != Decision.COMPACT_EMERGENCY:
@@ -392,10 +432,15 @@ class Agent:
         )
 
     def _summarize(self, messages: list[Message]) -> str:
-        client = self.connection.client.with_options(max_retries=MAX_RETRIES)
-        ask = summarize_with(client, self.connection.model)
+        summarize = summarize_with(
+            self.connection.client,
+            self.connection.model,
+            # The summary itself needs room as well.
+            room_tokens=self.engine.lines.room * 3 // 4,
+            count=self.parts.counter.count,
+        )
         try:
-            return ask(messages)
+            return ask_patiently(lambda heard: summarize(messages), self.listener, self.reason)
         except SummaryError:
             raise
         except Exception as error:
@@ -418,6 +463,12 @@ class Agent:
     def _on_event(self, event: Event) -> None:
         passed = event.passed
         if passed is None or event.then == "give up":
+            return
+        if passed.abandoned is None:
+            self._passes.append((self._before, len(self.history)))
+        if passed.abandoned is not None and event.kind == "pass":
+            used = f"{100 * event.share:.0f} % of the window in use"
+            self.listener.note(f"{passed.line}; going on with {used}")
             return
         self.listener.note(passed.line)
         if self.prices is not None and passed.abandoned is None:
@@ -457,7 +508,7 @@ class Agent:
         return Saved(
             messages=self.history,
             folder=str(self.toolbox.folder),
-            window=self._window,
+            window=self.window,
             model=self.connection.model,
             base_url=self.connection.base_url,
             demo=self.demo,

@@ -6,14 +6,16 @@ the first lines and types, and whoever needs the client first waits for what is 
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from compaction.engine import ReplyError
 from compaction.history import HistoryError
+from compaction.messages import Message
 from compaction.summary import SummaryError
 
 if TYPE_CHECKING:
@@ -23,13 +25,12 @@ OFFLINE_MODEL = "scripted"
 NO_KEY = "unused"
 """What is sent as the key to a gateway that needs none."""
 
-MAX_RETRIES = 2
-"""How often a request is tried again that failed for a reason that may pass."""
-
 _SHORTEST_KEY = 8
 
-LONGEST_WAIT_S = 60.0
-"""A gateway that asks for a longer wait is told to the person instead."""
+TIMEOUT_S = 120.0
+"""How long a gateway may be silent before a request counts as failed."""
+
+_CONNECT_S = 10.0  # a server that is there takes the call at once
 
 
 class Connection:
@@ -92,10 +93,16 @@ class Connection:
             self._error = error
 
 
-def connect(model: str, base_url: str | None = None, api_key: str | None = None) -> Connection:
+def connect(
+    model: str,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> Connection:
     """Return a connection to a real gateway; without a URL it is the one of ``openai`` itself.
 
-    A gateway given by its URL may need no key; then ``api_key`` is left out.
+    A gateway given by its URL may need no key; then ``api_key`` is left out. One that is silent
+    for ``timeout_s`` has failed.
 
     >>> connect("a-model", "http://user:word@127.0.0.1:8080/v1", "sk-secret").base_url
     'http://127.0.0.1:8080/v1'
@@ -105,7 +112,12 @@ def connect(model: str, base_url: str | None = None, api_key: str | None = None)
         import openai
 
         key = api_key or (NO_KEY if base_url else None)
-        client = openai.OpenAI(base_url=base_url, api_key=key, max_retries=0)
+        client = openai.OpenAI(
+            base_url=base_url,
+            api_key=key,
+            max_retries=0,  # asking again is the agent's affair: it says so, and can be stopped
+            timeout=openai.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S)),
+        )
         _load_first_request(client)
         return client
 
@@ -173,31 +185,41 @@ def _password(base_url: str | None) -> str | None:
     return urlsplit(base_url).password if base_url else None
 
 
-# --- trying again ---------------------------------------------------------------------------
+# --- another model --------------------------------------------------------------------------
+
+_FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal")
+_CALL_FIELDS = ("id", "type", "function", "custom")
+_THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 
 
-def retry_wait_s(error: BaseException, attempt: int) -> float | None:
-    """Return how long to wait before a failed request is tried again; None when it is of no use.
+def without_foreign_fields(messages: Sequence[Message]) -> list[Message]:
+    """Return the history as any model reads it: without what its own model alone can read.
 
-    A busy gateway (429) says how long in ``Retry-After``; failures of the gateway (5xx) and of the
-    connection are waited out for half a second, then one. ``attempt`` counts from 1.
+    That are thoughts (``reasoning_content``, parts of type "thinking"), signatures, and whatever
+    else a gateway adds to the messages and calls of Chat Completions.
 
-    >>> retry_wait_s(ValueError("no number"), 1) is None
-    True
+    >>> without_foreign_fields([{"role": "assistant", "content": "4", "reasoning_content": "2+2"}])
+    [{'role': 'assistant', 'content': '4'}]
     """
-    openai: Any = sys.modules.get("openai")
-    if openai is None or attempt > MAX_RETRIES or isinstance(error, openai.APITimeoutError):
-        return None
-    wait_s = 0.5 * 2 ** (attempt - 1)
-    if isinstance(error, openai.APIStatusError):
-        if error.status_code != 429 and error.status_code < 500:
-            return None
-        try:
-            wait_s = float(error.response.headers.get("Retry-After", wait_s))
-        except ValueError:  # a date: some gateways write one
-            return None
-        return wait_s if 0 <= wait_s <= LONGEST_WAIT_S else None
-    return wait_s if isinstance(error, openai.APIConnectionError) else None
+    return [_common(message) for message in messages]
+
+
+def _common(message: Message) -> Message:
+    common = {name: message[name] for name in _FIELDS if name in message}
+    if isinstance(common.get("content"), list):
+        common["content"] = [
+            part
+            for part in common["content"]
+            if not (isinstance(part, dict) and part.get("type") in _THOUGHTS)
+        ] or None
+    if isinstance(common.get("tool_calls"), list):
+        common["tool_calls"] = [
+            {name: call[name] for name in _CALL_FIELDS if name in call}
+            for call in common["tool_calls"]
+        ]
+    elif message.get("role") == "assistant" and common.get("content") is None:
+        common["content"] = ""  # what has no calls must have a text
+    return common
 
 
 # --- what went wrong, in one line -----------------------------------------------------------
@@ -220,7 +242,7 @@ def explain(error: BaseException) -> str:
     if openai is None or not isinstance(error, openai.OpenAIError):
         return _one_line(f"{_place(error)}{type(error).__name__}: {error}")
     if isinstance(error, openai.APITimeoutError):
-        return "the gateway took too long to answer"
+        return "the gateway took too long to answer (--timeout sets how long it may)"
     if isinstance(error, openai.APIStatusError):
         what = _STATUS.get(error.status_code, "the gateway failed")
         return f"{what} (status {error.status_code}: {_one_line(_said(error))})"
@@ -257,7 +279,12 @@ def _place(error: BaseException) -> str:
 def _said(error: Any) -> str:
     body = error.body
     message = body.get("message") if isinstance(body, dict) else None
-    return str(message or error.message)
+    text = str(message or error.message)
+    # Between a gateway and its users stand proxies, and these send pages.
+    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+    if re.search(r"<(?:!doctype|html|head|body)\b", text, re.IGNORECASE):
+        return f"a web page{': ' + title[1] if title else ''}"
+    return text
 
 
 def _one_line(text: str) -> str:

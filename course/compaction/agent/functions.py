@@ -116,13 +116,14 @@ class OwnLines(Lines):
 
     def decide(self, estimate: float) -> Decision:
         """Return what to do with a request of ``estimate`` tokens."""
+        threshold, emergency = self.shares
         decision = self.parts.next_step(
-            estimate, self.window, self.threshold, self.emergency, self.auto_compact
+            estimate, self.window, threshold, emergency, self.auto_compact
         )
         own = self.parts.should_compact
         if own is None or decision == Decision.COMPACT_EMERGENCY or not self.auto_compact:
             return decision
-        due = own(self.history(), self.window, self.threshold, meter=_Told(int(estimate)))
+        due = own(self.history(), self.window, threshold, meter=_Told(int(estimate)))
         return Decision.COMPACT_THRESHOLD if due else Decision.SEND
 
 
@@ -144,7 +145,7 @@ def own_functions(folder: str) -> tuple[dict[str, Callable[..., Any]], list[str]
     """
     try:
         from grader.feedback import BadInput
-        from grader.notebooks.lab import functions_of
+        from grader.learner.functions import functions_of
     except ImportError as error:
         raise HistoryError("--functions needs the course's grader, which is not here") from error
     try:

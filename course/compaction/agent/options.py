@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from compaction.agent.agent import Agent
-from compaction.agent.connection import Connection, connect, connect_offline
+from compaction.agent.connection import TIMEOUT_S, Connection, connect, connect_offline
 from compaction.agent.functions import own_functions, parts_of
 from compaction.agent.listener import THRESHOLD, WINDOW, Listener
 from compaction.agent.lock import SessionLock
@@ -65,6 +65,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the context window in tokens (default: {WINDOW}, offline {_demo_window()})",
     )
     parser.add_argument(
+        "--reserve",
+        metavar="TOKENS",
+        type=number(0, 10**9, "a number of tokens", int),
+        help="tokens kept free for the reply, which may then have so many "
+        "(default: a quarter of the window, at most 16,384, and no limit is sent)",
+    )
+    parser.add_argument(
         "--threshold",
         metavar="SHARE",
         type=number(0.05, 1, "a share from 0.05 to 1"),
@@ -78,6 +85,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=number(0.1, 86_400, "a number of seconds"),
         default=TIME_LIMIT_S,
         help=f"how long a command may run (default: {TIME_LIMIT_S:g} s)",
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="S",
+        type=number(0.1, 3_600, "a number of seconds"),
+        default=TIMEOUT_S,
+        help=f"how long a gateway may be silent (default: {TIMEOUT_S:g} s)",
     )
     parser.add_argument("--session", metavar="FILE", help="keep the session in this file")
     parser.add_argument(
@@ -132,6 +146,10 @@ def open_agent(options: argparse.Namespace, listener: Listener) -> Agent:
         window = options.window or (
             saved.window if saved else _demo_window() if is_demo else WINDOW
         )
+        if options.reserve is not None and options.reserve >= window:
+            raise HistoryError(
+                f"--reserve: {options.reserve} leaves nothing of a window of {window} tokens"
+            )
         toolbox = Toolbox(
             folder,
             allow=listener.allow,
@@ -150,6 +168,7 @@ def open_agent(options: argparse.Namespace, listener: Listener) -> Agent:
         listener,
         window=window,
         threshold=options.threshold,
+        reserve=options.reserve,
         history=saved.messages if saved else None,
         probes=saved.probes if saved else demo_probes() if is_demo else (),
         samples=saved.samples if saved else (),
@@ -204,7 +223,7 @@ def _way_to_a_model(
     folder = Path(options.folder or (saved.folder if saved else "."))
     if not folder.is_dir():
         raise HistoryError(f"{folder}: there is no such folder; --folder names another one")
-    return connect(model, base_url, key), folder, False
+    return connect(model, base_url, key, options.timeout), folder, False
 
 
 def _demonstration(named: str | None, saved: Saved | None) -> tuple[Connection, Path, bool]:

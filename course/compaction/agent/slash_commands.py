@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from compaction.agent.agent import Agent
 from compaction.calibration import mean_error, size_of
 from compaction.console import budget_text
+from compaction.engine import Decision
 from compaction.files import InputError
 from compaction.messages import Message, is_summary, problems, text_of
 from compaction.probes import Probe, verify
@@ -38,11 +40,13 @@ def run_command(agent: Agent, line: str) -> str:
     command = COMMANDS.get(name)
     argument = argument.strip()
     if command is None:
-        close = [known for known in COMMANDS if known.startswith(name)]
-        if len(close) != 1:
-            raise CommandError(f"there is no command {name}; /help lists them")
-        command = COMMANDS[close[0]]
-    needs_one = command.argument.isupper()
+        begun = [known for known in COMMANDS if known.startswith(name)]
+        if len(begun) != 1:
+            near = get_close_matches(name.lower(), COMMANDS, n=1, cutoff=0.5)
+            nearest = "".join(f"the nearest is {known}, " for known in near)
+            raise CommandError(f"there is no command {name}; {nearest}/help lists them")
+        command = COMMANDS[begun[0]]
+    needs_one = command.argument.isalpha()
     if argument and not command.argument:
         raise CommandError(f"{name} takes nothing after it")
     if needs_one and not argument:
@@ -71,8 +75,8 @@ def _used(agent: Agent, tokens: int) -> str:
 def _lines_of(agent: Agent) -> str:
     lines = agent.engine.lines
     return (
-        f"compacts above {lines.threshold * lines.window:,.0f}, "
-        f"at the latest at {lines.emergency * lines.window:,.0f}"
+        f"compacts above {lines.line_of(Decision.COMPACT_THRESHOLD):,.0f}, "
+        f"at the latest at {lines.line_of(Decision.COMPACT_EMERGENCY):,.0f}"
     )
 
 
@@ -132,9 +136,22 @@ def _beginning(message: Message, width: int = 38) -> str:
 
 
 def compact(agent: Agent, argument: str = "") -> str:
-    """Make one pass; the session's listener is told the line."""
-    agent.compact()
+    """Make one pass, down to a size if one is given; the session's listener is told the line."""
+    target_tokens = None
+    if argument:
+        digits = argument.replace(",", "").replace("_", "")
+        if not digits.isdecimal() or int(digits) == 0:
+            raise CommandError("expected /compact, or /compact N: at most N tokens afterwards")
+        target_tokens = int(digits)
+    agent.compact(target_tokens)
     return ""
+
+
+def undo(agent: Agent, argument: str = "") -> str:
+    """Take the last compaction back."""
+    if not agent.undo():
+        raise CommandError("there is nothing to undo: no compaction was made since the start")
+    return f"the last compaction is taken back: {_used(agent, agent.engine.estimate())}"
 
 
 def probes(agent: Agent, argument: str = "") -> str:
@@ -188,6 +205,22 @@ def go_on(agent: Agent, argument: str = "") -> str:
     return ""
 
 
+def retry(agent: Agent, argument: str = "") -> str:
+    """Ask again after a fault, or for another last reply."""
+    agent.retry()
+    return ""
+
+
+def model(agent: Agent, argument: str = "") -> str:
+    """Say which model answers, or change it."""
+    if not argument:
+        return agent.connection.model
+    if agent.connection.offline:
+        raise CommandError("the offline model is a script; start with --model NAME for another one")
+    agent.change_model(argument)
+    return f"from now on: {argument}; what only the model before could read has left the history"
+
+
 def help_text(agent: Agent, argument: str = "") -> str:
     """Return the list of commands."""
     lines = [
@@ -213,14 +246,18 @@ def leave(agent: Agent, argument: str = "") -> str:
 
 COMMANDS = {
     "/budget": Command("", "who uses the window: seven paths and their allowances", budget),
-    "/compact": Command("", "replace old stretches by summaries now", compact),
+    "/compact": Command("[N]", "summaries in the place of old stretches; N: to N tokens", compact),
+    "/undo": Command("", "take the last compaction back", undo),
     "/probes": Command("[ask]", "look for the pinned facts; ask: put them to the model", probes),
     "/tokens": Command("", "estimate, real usage and calibration", tokens),
     "/history": Command("", "the messages, one line each", history),
     "/continue": Command("", "go on with a turn that was stopped", go_on),
+    "/retry": Command("", "ask again after a fault, or for another last reply", retry),
+    "/model": Command("[NAME]", "which model answers; NAME: another one of the gateway", model),
     "/save": Command("FILE", "write a copy of the session", save),
     "/load": Command("FILE", "go on with another history", load),
     "/help": Command("", "this list", help_text),
     "/exit": Command("", "end the session (or Ctrl-D)", leave),
+    "/quit": Command("", "the same", leave),
 }
 """All commands by name."""

@@ -7,9 +7,11 @@ A session file is a history like any other, an object with ``messages`` and ``to
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,13 @@ from compaction.messages import Message
 from compaction.probes import Probe
 
 VERSION = 1
+
+KEY = "[key]"
+"""What stands in the place of a key."""
+
+PRIVATE = 0o600
+"""The permissions of what the agent writes down: histories hold whole files."""
+
 MAX_SAMPLES = 200
 """How many usage samples a file keeps, the newest ones."""
 
@@ -55,9 +64,15 @@ class Saved:
 
 
 def write_session(
-    path: Path, saved: Saved, tools: Sequence[Mapping[str, Any]] | None = None
+    path: Path,
+    saved: Saved,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    secrets: Iterable[str] = (),
 ) -> None:
-    """Write a session file, whole or not at all; raises HistoryError."""
+    """Write a session file for its owner's eyes alone, whole or not at all; raises InputError.
+
+    The texts in ``secrets`` (keys) are struck out, wherever the history holds them.
+    """
     agent = {
         "version": VERSION,
         "folder": saved.folder,
@@ -72,7 +87,11 @@ def write_session(
     fields: dict[str, Any] = {"messages": saved.messages, "tools": list(tools or [])}
     fields["agent"] = agent
     file = HistoryFile(str(path), "object", [Conversation(saved.messages, fields)], " ")
-    write_whole(path, render_histories(file, [saved.messages]))
+    text = render_histories(file, [saved.messages])
+    for secret in secrets:
+        for spelled in (json.dumps(secret), json.dumps(secret, ensure_ascii=False)):
+            text = text.replace(spelled[1:-1], KEY)
+    write_whole(path, text, mode=PRIVATE)
 
 
 def read_session(path: Path) -> Saved:
@@ -134,9 +153,18 @@ def home() -> Path:
 
 
 def make_private(folder: Path) -> Path:
-    """Make a folder that only its owner may read: histories hold whole files."""
+    """Make a folder that only its owner may read."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
+
+
+def typed_lines_file() -> Path:
+    """Return the file that keeps what was typed at the prompt, for its owner's eyes alone."""
+    file = make_private(home()) / "typed"
+    with suppress(OSError):
+        os.close(os.open(file, os.O_CREAT | os.O_APPEND, PRIVATE))
+        file.chmod(PRIVATE)
+    return file
 
 
 def new_session_file(folder: Path) -> Path:

@@ -199,7 +199,8 @@ def _echo(is_on: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        with suppress(OSError, termios.error):  # the terminal may have been closed meanwhile
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 def _forget_typed_ahead() -> None:
@@ -416,7 +417,7 @@ def _prompt_session(agent: Agent) -> PromptSession[str]:
     from prompt_toolkit.document import Document
     from prompt_toolkit.history import FileHistory
 
-    from compaction.agent.store import home, make_private
+    from compaction.agent.store import KEY, typed_lines_file
 
     paths = PathCompleter(expanduser=True)
 
@@ -433,10 +434,16 @@ def _prompt_session(agent: Agent) -> PromptSession[str]:
             elif name in ("/save", "/load"):
                 yield from paths.get_completions(Document(argument, len(argument)), event)
 
+    class TypedLines(FileHistory):
+        def store_string(self, string: str) -> None:
+            for secret in agent.connection.secrets:
+                string = string.replace(secret, KEY)
+            super().store_string(string)
+
     session: PromptSession[str] = PromptSession(
         PROMPT,
         completer=Commands(),
-        history=FileHistory(str(make_private(home()) / "typed")),
+        history=TypedLines(str(typed_lines_file())),
         bottom_toolbar=lambda: _toolbar(agent),
         reserve_space_for_menu=6,
     )

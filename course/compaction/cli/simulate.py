@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
     seed, keeps = options.seed, options.keep
     if options.seeds:
-        rows = carrying.spread(options.seeds, keeps, first_seed=seed, workers=os.cpu_count() or 1)
+        rows = carrying.spread(options.seeds, keeps, first_seed=seed)
         plain: Any = carrying.spread_dict(rows) if options.json else carrying.spread_table(rows)
     elif options.json:
         plain = carrying.sweep_dict(seed, keeps)

@@ -12,6 +12,7 @@ from compaction.documents.packing import pack
 from compaction.documents.template import Summarize, digest, fill_template
 from compaction.documents.units import BINDING_KINDS, TURN_KINDS, Unit, first_words
 from compaction.probes import Probe, ProbeReport, verify
+from compaction.summary.format import takes_max_tokens
 from compaction.tokens import estimate
 
 
@@ -34,6 +35,8 @@ class Compressed:
 
 
 _BETWEEN = "\n\n"
+_FEWEST_WORDS = 4  # a unit cut shorter than this says nothing
+_WORTH_ASKING = 20  # tokens of room for which a longer summary is asked
 
 
 def assemble(units: Iterable[Unit]) -> str:
@@ -59,6 +62,8 @@ def compress(
     a verbatim unit that does not fit is compressed further, to its summary, unless it is of a
     binding kind. The text has the pinned units first, then the summaries, then the recent
     turns, each oldest to newest, and its total is counted as a whole before it is returned.
+    Room that is left goes to what was dropped, shortened if need be, then to whole units in the
+    place of their summaries and to longer summaries.
 
     ``count`` may be an estimate or an exact tokenizer. ``summarize`` gets a unit's text; a
     summary that is empty, raises or is not smaller leaves the unit whole.
@@ -95,6 +100,7 @@ def compress(
     shorter, notes = _summaries(listed, rest, count, summarize)
     plan.take(rest, shorter)
     plan.fit()
+    plan.fill(shorter, summarize)
     return plan.result(notes)
 
 
@@ -118,11 +124,15 @@ def _summaries(
         if not isinstance(reply, str) or not reply.strip():
             notes.append(f"no summary of {unit.label}: the summariser answered without text")
             continue
-        mark = f"[summary of {unit.name}]" if unit.name else "[summary]"
-        text = f"{mark}\n{fill_template(reply, first_words(unit.text))}"
+        text = f"{summary_mark(unit)}\n{fill_template(reply, first_words(unit.text))}"
         if count(text) < count(unit.text):
             shorter[position] = Unit(text, "summary", False, unit.label)
     return shorter, notes
+
+
+def summary_mark(unit: Unit) -> str:
+    """Return the line that a unit's summary begins with."""
+    return f"[summary of {unit.name}]" if unit.name else "[summary]"
 
 
 class _Plan:
@@ -169,6 +179,78 @@ class _Plan:
                 tokens = with_it
             else:
                 del self.chosen[position]
+
+    def fill(self, shorter: Mapping[int, Unit], summarize: Summarize) -> None:
+        """Use the room that is left: no unit is dropped while it could stand shortened.
+
+        Units are weighed one by one, so that the work stays linear, and the whole is counted
+        once: where it came out too large after all, the plan stays as it was.
+        """
+        before = dict(self.chosen)
+        spare = self.budget - self.count(self.text())
+        order = list(dict.fromkeys(position for position, _, _ in self.offers))
+        for position in order:
+            unit = self.units[position]
+            # A binding unit stands word for word, or is named as dropped.
+            if position not in self.chosen and unit.kind not in BINDING_KINDS:
+                form = shorter.get(position, unit)
+                spare -= self.put(position, unit, spare) or self.put(position, form, spare)
+                if position not in self.chosen:
+                    spare -= self.put(position, self.beginning(unit, spare), spare)
+        for position in order:
+            if position in self.chosen and not self.is_whole(position):
+                spare -= self.put(position, self.units[position], spare)
+                if not self.is_whole(position) and spare >= _WORTH_ASKING:
+                    spare -= self.put(position, self.longer(position, spare, summarize), spare)
+        if self.count(self.text()) > self.budget:
+            self.chosen = before
+
+    def put(self, position: int, form: Unit | None, spare: int) -> int:
+        """Take a form of a unit if it fits into the spare tokens, and return what it takes."""
+        if form is None or spare <= 0:
+            return 0
+        old = self.chosen.get(position)
+        cost = self.cost(form) - (self.cost(old) if old is not None else 0)
+        if cost > spare:
+            return 0
+        self.chosen[position] = form
+        return cost
+
+    def cost(self, form: Unit) -> int:
+        return self.count(form.text.strip("\r\n") + _BETWEEN)
+
+    def beginning(self, unit: Unit, spare: int) -> Unit | None:
+        """Return a summary that names the topic alone, in as many words as fit."""
+        words = first_words(unit.text, 8 * spare).split(" ")
+        best: Unit | None = None
+        low, high = min(_FEWEST_WORDS, len(words)), len(words)
+        while low <= high:
+            middle = (low + high) // 2
+            topic = " ".join(words[:middle]) + " ..." * (middle < len(words))
+            text = f"{summary_mark(unit)}\n{fill_template('', topic)}"
+            candidate = Unit(text, "summary", False, unit.label)
+            if self.cost(candidate) <= spare and self.count(text) < self.count(unit.text):
+                best, low = candidate, middle + 1
+            else:
+                high = middle - 1
+        return best
+
+    def longer(self, position: int, spare: int, summarize: Summarize) -> Unit | None:
+        """Return a longer summary where the summariser can be told its room."""
+        unit, old = self.units[position], self.chosen[position]
+        if not takes_max_tokens(summarize):
+            return None
+        head = old.text.partition("\n")[0] + "\n"
+        room = self.count(old.text) + spare - self.count(head)
+        try:
+            reply = summarize(unit.text, max_tokens=room)  # type: ignore[call-arg]
+        except Exception:  # the shorter summary stands
+            return None
+        if not isinstance(reply, str) or not reply.strip():
+            return None
+        text = head + fill_template(reply, first_words(unit.text))
+        longer = Unit(text, "summary", False, unit.label)
+        return longer if self.count(old.text) < self.count(text) < self.count(unit.text) else None
 
     def ordered(self) -> list[Unit]:
         """Return pinned units, then summaries, then recent turns, each oldest to newest."""

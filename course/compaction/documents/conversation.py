@@ -6,7 +6,6 @@ from compaction.documents.units import (
     BINDING_KINDS,
     DECISION,
     MARKED_DECISION,
-    RULE,
     TURN_KINDS,
     Unit,
     first_words,
@@ -15,6 +14,7 @@ from compaction.documents.units import (
 from compaction.grouping import group_messages
 from compaction.messages import Message, calls_of, content_of, is_summary, transcript
 from compaction.probes import PIN
+from compaction.summary.prose import RULE
 
 
 def chat_units(messages: list[Message], recent: int, prefix: str) -> list[Unit]:

@@ -7,8 +7,7 @@ import re
 import warnings
 from collections.abc import Sequence
 
-from compaction.documents.lines import LINE, cut
-from compaction.documents.units import Unit, first_words, full_name
+from compaction.documents.units import LINE, Unit, cut, first_words, full_name
 
 PYTHON_KINDS = ("python", "py")
 _COMMENT = re.compile(r"^\s*(?:#|//|/\*|\*|--|;|<!--|\"{3}|'{3})")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from compaction.documents.packing import pack
-from compaction.documents.units import RULE
 from compaction.probes import PIN, fold
+from compaction.summary.choice import weight, weight_of_tokens
+from compaction.summary.prose import RULE, sentences
 
 TEMPLATE = ("Topic:", "Outcome:", "Constraints:", "Open questions:")
 """The headings of a unit's summary, in this order."""
@@ -43,7 +45,6 @@ def unit_prompt(text: str) -> str:
     )
 
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _DECORATION = re.compile(r"^[\s#>*+-]+|^\s*\d+[.)]\s+")
 _RESULT = re.compile(
     r"\b(?:fixed|fails?|failed|pass(?:es|ed)?|works?|errors?|exceptions?|because|so|now|result|"
@@ -60,11 +61,12 @@ _MAX_LINE_CHARACTERS = 240
 _MIN_DIGEST_CHARACTERS, _MAX_DIGEST_CHARACTERS = 160, 1200
 
 
-def digest(text: str) -> str:
+def digest(text: str, *, max_tokens: int | None = None) -> str:
     """Summarise a unit without a model: sentences copied from it, under the fixed template.
 
     All its constraints go in; outcomes and open questions share about a quarter of its length,
-    the newest first.
+    the newest first. With ``max_tokens`` (by the two-term default) they share what that leaves,
+    and other sentences fill it.
 
     >>> print(digest("Divide by zero.\\nThe test failed. Never catch it silently. Which error?"))
     Topic: Divide by zero.
@@ -72,19 +74,27 @@ def digest(text: str) -> str:
     Constraints: Never catch it silently.
     Open questions: Which error?
     """
-    sentences = list(dict.fromkeys(_sentences(text)))
-    if not sentences:
+    said = list(dict.fromkeys(sentences(text)))
+    if not said:
         return fill_template("", "")
     topic = next(fold(line) for line in text.splitlines() if re.search(r"\w", line))
     topic = _DECORATION.sub("", topic)[:_MAX_LINE_CHARACTERS]
     room = len(text) // 4
     room = min(_MAX_DIGEST_CHARACTERS, max(_MIN_DIGEST_CHARACTERS, room))
-    constraints = [s for s in sentences if RULE.search(s) or PIN.search(s)]  # never cut short
-    rest = [s for s in sentences if s not in constraints and s not in topic]
+    constraints = [s for s in said if RULE.search(s) or PIN.search(s)]  # never cut short
+    rest = [s for s in said if s not in constraints and s not in topic]
     unsettled = [s for s in rest if _UNSETTLED.search(s)]
     outcomes = [s for s in rest if s not in unsettled and _RESULT.search(s)]
-    if not outcomes:
-        outcomes = [s for s in rest if s not in unsettled][-1:]
+    other = [s for s in rest if s not in unsettled and s not in outcomes]
+    if max_tokens is not None:
+        taken = sum(weight(line) for line in (*TEMPLATE, topic, *constraints)) + 2 * len(TEMPLATE)
+        room = max(0, int(weight_of_tokens(max_tokens) - taken))
+        kept = {*_fitting(outcomes, room * 2 // 3)}
+        room_left = room * 2 // 3 - sum(weight(s) for s in kept)
+        kept.update(_fitting(other, int(room_left)))
+        outcomes = [s for s in rest if s in kept]
+    elif not outcomes:
+        outcomes = other[-1:]
     return _render(
         {
             _TOPIC: topic,
@@ -96,17 +106,14 @@ def digest(text: str) -> str:
     )
 
 
-def _sentences(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        for sentence in _SENTENCE_END.split(_DECORATION.sub("", line)):
-            if re.search(r"\w", sentence):
-                yield fold(sentence)
+def _newest(found: Sequence[str], room: int) -> str:
+    return "\n".join(_fitting([sentence[:_MAX_LINE_CHARACTERS] for sentence in found], room))
 
 
-def _newest(sentences: Sequence[str], room: int) -> str:
-    lines = [sentence[:_MAX_LINE_CHARACTERS] for sentence in sentences]
-    kept, _ = pack([len(line) for line in lines], room)
-    return "\n".join(lines[position] for position in kept)
+def _fitting(lines: Sequence[str], room: int) -> list[str]:
+    """Return the lines that fit into a room, the newest first, in order."""
+    kept, _ = pack([math.ceil(weight(line)) for line in lines], max(0, room))
+    return [lines[position] for position in kept]
 
 
 _TEMPLATE_LINE = re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from compaction.probes import fold
@@ -38,21 +39,12 @@ class Unit:
         return self.name or f"{self.kind}: {first_words(self.text)}"
 
 
-def first_words(text: str) -> str:
+def first_words(text: str, characters: int = _LABEL_CHARACTERS) -> str:
+    """Return the first line that says something, cut to a number of characters."""
     line = next((fold(line) for line in text.splitlines() if line.strip()), "(empty)")
-    return line if len(line) <= _LABEL_CHARACTERS else line[: _LABEL_CHARACTERS - 3] + "..."
+    return line if len(line) <= characters else line[: max(0, characters - 3)] + "..."
 
 
-# What a user says is short and meant: the broad net errs on the side of keeping a sentence.
-RULE = re.compile(
-    r"\bmust\b|\bnever\b|\balways\b"
-    r"|(?:^|[.!?;:,]\s+|\bplease\s+|\band\s+|\bbut\s+)(?:do not|don't)\b"
-    r"|\bonly use\b|\buse only\b|\brequirements?\b|\bconstraints?\b|\bforbidden\b|\bnot allowed\b"
-    r"|\bno (?:more|less|fewer|later|earlier) than\b|\bat (?:most|least) \d"
-    r"|\bwithout (?:changing|touching|breaking)\b"
-    r"|必须|不要|不得|不许|禁止|务必|只能|至少|至多|最多",
-    re.IGNORECASE | re.MULTILINE,
-)
 DECISION = re.compile(
     r"\bdecisions?\s*[:：]|\b(?:we|i)(?: have|'ve)? decided\b|\bdecided (?:to|on|against)\b"
     r"|\bagreed\b|\bapproved\b|\baccepted\s*[:：]|\bgo(?:ing)? with\b"
@@ -75,3 +67,15 @@ RULE_TITLE = re.compile(
 
 def full_name(prefix: str, name: str) -> str:
     return f"{prefix}: {name}" if prefix else name
+
+
+# Text with lines: a line ends where an editor and Python's parser see an end, nowhere else.
+LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+
+
+def cut(lines: Sequence[str], starts: Iterable[int]) -> Iterator[tuple[int, str]]:
+    """Yield (first line, text) of the pieces that begin at the given lines and at 0."""
+    borders = sorted({0, *starts})
+    for start, end in zip(borders, [*borders[1:], len(lines)], strict=True):
+        if start < end:
+            yield start, "".join(lines[start:end])

@@ -2,13 +2,16 @@
 
 The order is that of a turn: :mod:`decide` is told numbers and says what to do, :mod:`costs` whether
 a compaction pays, :mod:`events` what is reported, :mod:`replies` asks the model, :mod:`tool_calls`
-runs what it asked for, and :mod:`driver` measures a real history and puts them together.
+runs what it asked for, and :mod:`driver` measures a real history and puts them together. What
+real gateways need is beside :mod:`replies`: :mod:`streams` joins pieces, :mod:`thoughts` tells
+answers from thoughts, :mod:`provenance` which fields a model may see, :mod:`overflow` "too long".
 """
 
 from compaction.engine.costs import BreakEven, Prices, break_even
 from compaction.engine.decide import Decision, Lines, Room, make_room, next_step
 from compaction.engine.driver import Compactor, Engine
 from compaction.engine.events import ContextExceeded, Event, Pass, trace
+from compaction.engine.overflow import Overflow, read_overflow
 from compaction.engine.replies import CallModel, Reply, ReplyError, Tools, read_reply, reply_with
 from compaction.engine.tool_calls import (
     NO_RESULT,
@@ -29,6 +32,7 @@ __all__ = [
     "Engine",
     "Event",
     "Lines",
+    "Overflow",
     "Pass",
     "Prices",
     "Reply",
@@ -41,6 +45,7 @@ __all__ = [
     "make_room",
     "next_step",
     "pending_calls",
+    "read_overflow",
     "read_reply",
     "reply_with",
     "trace",

@@ -54,17 +54,22 @@ def next_step(
 class Lines:
     """The two lines of a window of ``window`` tokens; ``threshold`` and ``emergency`` are shares.
 
-    Raises ValueError for a window that is no whole number above 0 and for a share outside 0 to 1.
+    ``reserve`` tokens stay free for the reply: both lines are at most what is left of the window.
+    Raises ValueError for a window that is not a whole number above 0, for a share outside 0 to 1
+    and for a reserve that leaves nothing of the window.
 
     >>> lines = Lines(window=8000)
     >>> lines.decide(6600), lines.decide(3800)
     (<Decision.COMPACT_THRESHOLD: 'compact (threshold)'>, <Decision.SEND: 'send'>)
+    >>> Lines(window=8000, reserve=2000).decide(6000)
+    <Decision.COMPACT_EMERGENCY: 'compact (emergency)'>
     """
 
     window: int
     threshold: float = 0.80
     emergency: float = 0.95
     auto_compact: bool = True
+    reserve: int = 0
 
     def __post_init__(self) -> None:
         check_whole("window", self.window, least=1)
@@ -72,12 +77,23 @@ class Lines:
             share = getattr(self, name)
             if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
                 raise ValueError(f"{name} must be a share above 0 and up to 1, not {share!r}")
+        if check_whole("reserve", self.reserve, least=0) >= self.window:
+            raise ValueError(f"a reserve of {self.reserve} leaves nothing of {self.window} tokens")
+
+    @property
+    def room(self) -> int:
+        """The tokens that a request may have: the window without the reserve."""
+        return self.window - self.reserve
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Threshold and emergency line as shares of the window, the reserve kept free."""
+        most = self.room / self.window
+        return min(self.threshold, most), min(self.emergency, most)
 
     def decide(self, estimate: float) -> Decision:
         """Return what :func:`next_step` says about ``estimate`` tokens under these lines."""
-        return next_step(
-            estimate, self.window, self.threshold, self.emergency, bool(self.auto_compact)
-        )
+        return next_step(estimate, self.window, *self.shares, bool(self.auto_compact))
 
     def line_of(self, decision: Decision) -> float:
         """Return the tokens of the line that leads to a decision; 0.0 for SEND.
@@ -87,8 +103,9 @@ class Lines:
         """
         if decision == Decision.SEND:
             return 0.0
-        emergency = decision == Decision.COMPACT_EMERGENCY
-        return line_tokens(self.window, self.emergency if emergency else self.threshold)
+        threshold, emergency = self.shares
+        routine = decision == Decision.COMPACT_THRESHOLD
+        return line_tokens(self.window, threshold if routine else emergency)
 
 
 def check_whole(name: str, value: object, least: int) -> int:

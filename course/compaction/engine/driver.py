@@ -5,23 +5,63 @@ from __future__ import annotations
 import copy
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from compaction.budget import Counter, Row, budget_table
 from compaction.calibration import meter
+from compaction.compactor import compact_history
 from compaction.engine.costs import BreakEven, Prices, break_even
 from compaction.engine.decide import Decision, Lines, Room, check_whole, make_room
 from compaction.engine.events import ContextExceeded, Event, Pass, number_of
-from compaction.engine.replies import CallModel, Tools, read_reply
-from compaction.engine.tool_calls import CallTool, close_calls, pending_calls
-from compaction.messages import Call, Message, content_of, problems
+from compaction.engine.overflow import Overflow, read_overflow
+from compaction.engine.replies import CallModel, Reply, ReplyError, Tools, read_reply
+from compaction.engine.results import (
+    SMALLEST_EXCERPT_TOKENS,
+    ResultFolder,
+    excerpt,
+    largest_result,
+)
+from compaction.engine.tool_calls import (
+    CallTool,
+    broken_result,
+    close_calls,
+    needs_arguments,
+    pending_calls,
+    with_sound_calls,
+)
+from compaction.messages import Call, Message, problems
+from compaction.observing import prompt_tokens
 from compaction.probes import Probe, ProbeReport, fold, pinned_probes, verify
 from compaction.summary import Compaction, Summarizer, extract
-from compaction.summary import compact as compact_history
 
 Compactor = Callable[[list[Message]], Compaction | list[Message]]
 """Makes a history shorter; returns a Compaction, or the new messages alone."""
+
+MIN_GAIN = 0.10
+"""The share of a request that a routine pass must save. Every pass costs a summary request and
+the provider's prompt cache; a pass that saves less is due again soon."""
+
+BACK_OFF = 0.05
+"""After a routine pass that was given up, the threshold is not tried again before the estimate
+has grown by this share of the window."""
+
+TARGET_SHARE = 0.75
+"""A pass with a target brings a request down to this share of the threshold."""
+
+CUT_OFF_NOTE = "[cut off here: the reply reached its length limit]"
+"""Stands at the end of an answer that was cut off, so that nobody takes it for whole."""
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A pass that was tried, its tokens by the plain count, and why it is not adopted, if so."""
+
+    attempt: Compaction
+    before: int
+    after: int
+    failed: Pass | None = None
 
 
 class Engine:
@@ -36,12 +76,21 @@ class Engine:
     ``observe`` takes in the usage of every reply. What rides along on every request, the system
     prompt and the tool schemas, is counted with it; ``overhead`` (tokens) replaces the count of
     the schemas where the number is known. ``compact`` makes a history shorter; without one it
-    is :func:`compaction.summary.compact` with ``summarize``, ``keep_recent``, the same counter,
-    and all facts that the user pinned, kept across passes (``probes`` adds those of an earlier
-    session). ``budget_table`` and ``make_room`` may be replaced by your own.
+    is :func:`compaction.compactor.compact_history` with ``summarize``, ``keep_recent``, the same
+    counter, and all facts that the user pinned, kept across passes (``probes`` adds those of an
+    earlier session). ``budget_table`` and ``make_room`` may be replaced by your own. A counter with
+    ``at_most`` decides by that; whether a pass helped is judged by its ``count``.
 
-    ``on_event(event)`` is told every measurement. ``on_change(history)`` is called after every
-    change of the history, message by message: the place to save a session.
+    ``results`` is a folder for results that are larger than what is free: the whole result goes
+    into a file there, and the history gets its head, its tail and how to read the rest.
+
+    ``on_event(event)`` is told every measurement. ``on_note(line)`` is told what a person wants to
+    know beyond that. ``on_change(history)`` is called after every change of the history, message
+    by message: the place to save a session.
+
+    A gateway that refuses a request as too long is believed: its window replaces the one of
+    ``lines``, the history is compacted to it, and the request goes out once more. While a
+    compactor works, ``target_tokens`` and ``min_gain`` say what the pass is for.
 
     An exception, Ctrl-C included, leaves the history valid and whole. Calls that were not
     answered stay unfinished; ``run()`` without input goes on where the turn stopped.
@@ -73,6 +122,8 @@ class Engine:
         make_room: Callable[..., Room] = make_room,
         on_event: Callable[[Event], object] | None = None,
         on_change: Callable[[list[Message]], object] | None = None,
+        on_note: Callable[[str], object] | None = None,
+        results: str | Path | None = None,
     ) -> None:
         if overhead is not None:
             check_whole("overhead", overhead, least=0)
@@ -85,7 +136,13 @@ class Engine:
         self.keep_recent = keep_recent
         self.on_event = on_event
         self.on_change = on_change
+        self.on_note = on_note
         self.events: list[Event] = []
+        self.min_gain = 0.0  # what the pass under way has to save, and to come down to
+        self.target_tokens: int | None = None
+        self._results = ResultFolder(Path(results)) if results is not None else None
+        self._broken: dict[str, str] = {}
+        self._noted: set[str] = set()
         self._compact = compact or self._compact_by_summary
         self._budget_table = budget_table
         self._make_room = make_room
@@ -103,9 +160,10 @@ class Engine:
 
     @history.setter
     def history(self, messages: Iterable[Message]) -> None:
-        self._history = list(messages)
+        self._history = with_sound_calls(messages)
         self._has_open_calls = True  # until the next look
         self._last_estimate: int | None = None
+        self._try_again_at = 0.0  # the estimate below which the threshold is left alone
         self._pin(self._history)
 
     @property
@@ -206,25 +264,24 @@ class Engine:
                 continue
             if transient:
                 self._settle("extras", number_of(len(transient), "message"), transient)
-            message = self._ask(transient)
+            reply = self._ask(transient)
             calls = pending_calls(self._history)
             if not calls:
                 self._end_run()
-                return content_of(message)
+                return reply.text
             self._settle("reply", number_of(len(calls), "tool call"))
 
-    def compact_now(self) -> Pass:
-        """Make one pass whatever the lines say; a pass that saves nothing changes nothing."""
+    def compact_now(self, target_tokens: int | None = None) -> Pass:
+        """Make one pass whatever the lines say; a pass that saves nothing changes nothing.
+
+        With ``target_tokens`` the history is to come down to that many tokens of messages.
+        """
         self._look_for_open_calls()
-        before = self._count(self._history)
-        attempt = self._attempt(self._history)
-        after = self._count(attempt.messages)
-        if after < before:
-            passed = self._adopt(attempt, before, after)
-        else:
-            passed = self._abandoned(attempt, before, after)
-        estimate = min(before, after)
-        self._last_estimate = before
+        estimate = self._count(self._history)
+        before = self._plain_count(self._history)
+        tried = self._try(self._history, before, target_tokens=target_tokens)
+        passed = tried.failed or self._adopt(tried)
+        self._last_estimate, estimate = estimate, self._count(self._history)
         self._tell("manual pass", estimate, self.lines.decide(estimate), passed.line, passed=passed)
         return passed
 
@@ -237,34 +294,75 @@ class Engine:
         return close_calls(whole) if self._has_open_calls else whole
 
     def _count(self, messages: list[Message], extras: Sequence[Message] = ()) -> int:
+        """Return the tokens to decide with: at most so many, where the counter can say that."""
+        at_most: Callable[..., int] | None = getattr(self.counter, "at_most", None)
+        return self._count_by(at_most or self.counter.count, messages, extras)
+
+    @property
+    def _has_one_count(self) -> bool:
+        return not hasattr(self.counter, "at_most")
+
+    def _plain_count(self, messages: list[Message], extras: Sequence[Message] = ()) -> int:
+        """Return the tokens to compare with: before and after a pass in one unit."""
+        count: Callable[..., int] = self.counter.count
+        if not self._has_one_count:  # such a counter may know the one history better than the other
+            count = getattr(self.counter, "estimate", count)
+        return self._count_by(count, messages, extras)
+
+    def _count_by(
+        self,
+        count: Callable[..., int],
+        messages: list[Message],
+        extras: Sequence[Message] = (),
+    ) -> int:
         payload = self._payload(messages, extras)
         if self._fixed_overhead is not None:
-            return self._fixed_overhead + self.counter.count(payload)
+            return self._fixed_overhead + count(payload)
         # Without tools a counter needs only one argument.
-        return (
-            self.counter.count(payload, self.tools) if self.tools else self.counter.count(payload)
-        )
+        return count(payload, self.tools) if self.tools else count(payload)
 
     def _look_for_open_calls(self) -> None:
         """See whether an interrupted turn left calls behind; a clean run leaves none."""
         if self._has_open_calls:
             self._has_open_calls = len(close_calls(self._history)) > len(self._history)
 
-    def _observe(self, payload: list[Message], usage: Any) -> None:
+    def _observe(self, payload: list[Message], usage: Any, estimate: int) -> None:
+        """Let the counter learn from a reply's usage, if it can be true."""
+        named = (
+            usage.get("prompt_tokens")
+            if isinstance(usage, Mapping)
+            else getattr(usage, "prompt_tokens", usage)
+        )
+        tokens = prompt_tokens(usage, estimate)
+        if tokens is None:
+            if named is not None:
+                self._note(
+                    f"the gateway's usage cannot be right ({named!r} prompt tokens for a request "
+                    f"of about {estimate:,}); such figures are left out",
+                    once="usage",
+                )
+            return
+        if tokens > self.lines.window:
+            self._note(
+                f"the gateway counted {tokens:,} tokens, more than the window of "
+                f"{self.lines.window:,}",
+                once="window",
+            )
         observe = getattr(self.counter, "observe", None)
-        if observe is None or usage is None:
+        if observe is None:
             return
         if self._fixed_overhead is None:
             observe(payload, usage, self.tools)
+        elif tokens > self._fixed_overhead:
+            # The counter counts the messages alone, so the known overhead is taken off first.
+            observe(payload, tokens - self._fixed_overhead)
+
+    def _note(self, line: str, once: str | None = None) -> None:
+        if once in self._noted or self.on_note is None:
             return
-        # The counter counts the messages alone, so the known overhead is taken off first.
-        tokens = usage
-        if isinstance(usage, Mapping):
-            tokens = usage.get("prompt_tokens")
-        elif not isinstance(usage, int | float):
-            tokens = getattr(usage, "prompt_tokens", None)
-        if isinstance(tokens, int | float) and tokens > self._fixed_overhead:
-            observe(payload, int(tokens) - self._fixed_overhead)
+        if once is not None:
+            self._noted.add(once)
+        self.on_note(line)
 
     def _tell(
         self,
@@ -298,45 +396,132 @@ class Engine:
             return "wait for input"
         return "call the tools" if pending_calls(self._history) else "call the model"
 
-    # Acting.
+    # Making room.
 
     def _settle(self, kind: str, note: str, extras: Sequence[Message] = ()) -> None:
         """Measure, and make room where a line is crossed; nothing is sent before that."""
-        last = 0
-        attempt: Compaction | None = None  # the pass whose result is about to be counted
+        last, decided = 0, Decision.SEND
+        tried: _Tried | None = None  # the pass whose result is about to be counted
 
         def count(messages: list[Message]) -> int:
             return self._count(messages, extras)
 
         def compact(messages: list[Message]) -> Compaction:
-            nonlocal attempt
-            attempt = self._attempt(messages)
-            return attempt
+            nonlocal tried
+            before = last if self._has_one_count else self._plain_count(messages, extras)
+            routine = decided == Decision.COMPACT_THRESHOLD
+            # Summaries at their own size gain less and less. Where that was not enough the last
+            # time, or nothing may fail now, they have to share what a target leaves them.
+            shared = not routine or self._try_again_at > 0
+            tried = self._try(
+                messages,
+                before,
+                extras,
+                min_gain=MIN_GAIN if routine else 0.0,
+                target_tokens=self._target_of(messages, last) if shared else None,
+            )
+            return tried.attempt
 
         def decide(estimate: int) -> Decision:
-            nonlocal attempt, last
-            decision = self.lines.decide(estimate)
-            if attempt is None:
-                self._tell(kind, estimate, decision, note)
+            nonlocal tried, last, decided
+            decided = self._decide(estimate)
+            if tried is None:
+                self._tell(kind, estimate, decided, note)
             else:
-                passed = self._adopt(attempt, last, estimate, extras)
-                self._tell("pass", estimate, decision, passed.line, passed=passed)
-            attempt, last = None, estimate
-            return decision
+                passed = self._adopt(tried)
+                self._tell("pass", estimate, decided, passed.line, passed=passed)
+            tried, last = None, estimate
+            return decided
 
         without_extras = self._last_estimate or 0
         room = self._make_room(self._history, count, compact, decide)
         first = room.estimates[0]
-        if room.stuck:
-            failed = self._abandoned(attempt, last, room.estimates[-1])
-            decision = self.lines.decide(last)
-            self._tell("pass", last, decision, failed.line, then="give up", passed=failed)
-            raise ContextExceeded(
-                failed.abandoned or "", last, self.lines, decision, self.budget(extras)
-            )
+        while room.stuck:
+            if tried is not None and tried.failed is None:
+                # It helped by the plain count, and only the margin on top hides that.
+                if decide(room.estimates[-1]) == Decision.SEND:
+                    break
+            elif not self._shorten(last, extras):
+                failed = tried.failed if tried and tried.failed else self._failed(None, last, last)
+                self._give_up(failed, last, decided, extras)
+                break
+            tried = None
+            kind, note = "shortened", "a large result"
+            room = self._make_room(self._history, count, compact, decide)
         if extras:
             # The next growth is told against the history alone, which holds no extras.
             self._last_estimate = last - (first - without_extras)
+
+    def _decide(self, estimate: int) -> Decision:
+        """Decide by the lines; after a pass that gained too little the threshold has to wait."""
+        decision = self.lines.decide(estimate)
+        waits = decision == Decision.COMPACT_THRESHOLD and estimate < self._try_again_at
+        return Decision.SEND if waits else decision
+
+    def _target_of(self, messages: list[Message], estimate: int, request: float = 0) -> int:
+        """Return to how many tokens the messages have to come down, for a request of that size.
+
+        Without a size the request is to stay well below the threshold. What rides along stays
+        as it is: the messages have to give all of it.
+        """
+        request = request or TARGET_SHARE * self.lines.line_of(Decision.COMPACT_THRESHOLD)
+        return max(1, int(self.counter.count(messages) - (estimate - request)))
+
+    def _try(
+        self,
+        messages: list[Message],
+        before: int,
+        extras: Sequence[Message] = (),
+        *,
+        min_gain: float = 0.0,
+        target_tokens: int | None = None,
+    ) -> _Tried:
+        """Let a pass be made, and judge it: a pass that does not help leaves all as it is."""
+        self.min_gain, self.target_tokens = min_gain, target_tokens
+        try:
+            attempt = self._attempt(messages)
+        finally:
+            self.min_gain, self.target_tokens = 0.0, None
+        after = before
+        if attempt.abandoned is None:
+            after = self._plain_count(attempt.messages, extras)
+            gain = (before - after) / before if before else 0.0
+            if gain <= 0:
+                failed = self._failed(None, before, after)
+            elif gain < min_gain:
+                reason = f"it would save {100 * gain:.1f} %, less than {100 * min_gain:.0f} %"
+                failed = self._failed(reason, before, after)
+            else:
+                return _Tried(attempt, before, after)
+        else:
+            failed = self._failed(attempt.abandoned, before, after)
+        # The same messages once more, so that whoever counts them sees that nothing was gained.
+        return _Tried(Compaction(messages, 0, 0, [], failed.abandoned, []), before, after, failed)
+
+    def _give_up(
+        self, failed: Pass, estimate: int, decision: Decision, extras: Sequence[Message]
+    ) -> None:
+        """End the run after a pass that did not help; after a routine one there is still room."""
+        served = decision == Decision.COMPACT_THRESHOLD and not failed.saved_nothing
+        then = self._next_action("pass") if served else "give up"
+        self._tell("pass", estimate, decision, failed.line, then=then, passed=failed)
+        if not served:
+            reason = failed.abandoned or ""
+            raise ContextExceeded(reason, estimate, self.lines, decision, self.budget(extras))
+        self._try_again_at = estimate + BACK_OFF * self.lines.window
+
+    def _make_shorter(self, target: int, extras: Sequence[Message]) -> bool:
+        """Compact until a request has at most ``target`` tokens; return whether it does."""
+        while (estimate := self._count(self._history, extras)) > target:
+            before = self._plain_count(self._history, extras)
+            goal = self._target_of(self._history, estimate, target)
+            tried = self._try(self._history, before, extras, target_tokens=goal)
+            passed = tried.failed or self._adopt(tried)
+            after = self._count(self._history, extras)
+            self._tell("pass", after, self.lines.decide(after), passed.line, passed=passed)
+            if tried.failed is not None and not self._shorten(after, extras):
+                return False
+        return True
 
     def _attempt(self, messages: list[Message]) -> Compaction:
         """Let the compactor try on a copy; whatever goes wrong leaves the messages as they are."""
@@ -344,10 +529,13 @@ class Engine:
         def give_up(reason: str) -> Compaction:
             return Compaction(messages, 0, 0, [], reason, [])
 
+        seen = copy.deepcopy(self._history)
         try:
             outcome = self._compact(copy.deepcopy(messages))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return give_up(f"the compactor failed: {type(error).__name__}: {error}")
+        if self._history != seen:
+            return give_up("the history changed while it was summarised")
         if not isinstance(outcome, Compaction):
             if not isinstance(outcome, list):
                 return give_up(f"the compactor returned {type(outcome).__name__}, not messages")
@@ -359,10 +547,9 @@ class Engine:
             return give_up(f"the pass would break the history: {next(iter(broken))}")
         return outcome
 
-    def _adopt(
-        self, attempt: Compaction, before: int, after: int, extras: Sequence[Message] = ()
-    ) -> Pass:
+    def _adopt(self, tried: _Tried) -> Pass:
         """Put the result of a pass in the place of the history, and say what it did."""
+        attempt, before, after = tried.attempt, tried.before, tried.after
         old, new = self._history, list(attempt.messages)
         at_stake = verify(self.probes, old).kept
         report = verify(at_stake, new)
@@ -372,8 +559,9 @@ class Engine:
                 break
             unchanged += 1
         # Only a beginning that stayed the same can still stand in the provider's cache.
-        cached = self._count(new[:unchanged]) if unchanged else 0
+        cached = self._plain_count(new[:unchanged]) if unchanged else 0
         self._history = new
+        self._try_again_at = 0.0
         self._changed()
         return Pass(
             messages_before=len(old),
@@ -388,8 +576,8 @@ class Engine:
             carried=tuple(attempt.carried),
         )
 
-    def _abandoned(self, attempt: Compaction | None, before: int, after: int) -> Pass:
-        reason = attempt.abandoned if attempt is not None else None
+    def _failed(self, reason: str | None, before: int, after: int) -> Pass:
+        """Return what is said of a pass that was given up; without a reason it saved nothing."""
         size = len(self._history)
         return Pass(
             messages_before=size,
@@ -403,33 +591,145 @@ class Engine:
             lost=(),
             carried=(),
             abandoned=reason or f"the pass saved nothing: {before:,} -> {after:,} tokens",
+            saved_nothing=reason is None,
         )
 
     def _compact_by_summary(self, messages: list[Message]) -> Compaction:
-        return compact_history(
-            messages,
-            self.summarize,
-            keep_recent=self.keep_recent,
-            meter=self.counter,
-            probes=self.probes,
-        )
+        def compact(target_tokens: int | None) -> Compaction:
+            return compact_history(
+                messages,
+                self.summarize,
+                target_tokens=target_tokens,
+                min_gain=self.min_gain,
+                keep_recent=self.keep_recent,
+                meter=self.counter,
+                probes=self.probes,
+            )
 
-    def _ask(self, extras: Sequence[Message]) -> Message:
+        done = compact(self.target_tokens)
+        if self.target_tokens and "cannot be reached" in (done.abandoned or ""):
+            return compact(None)  # what can be had is better than nothing
+        return done
+
+    # Asking the model.
+
+    def _ask(self, extras: Sequence[Message]) -> Reply:
+        """Ask until there is a reply: once more after a refusal for length or an empty reply."""
+        refused = empty = False
+        while True:
+            try:
+                reply = self._request(extras)
+            except Exception as error:
+                overflow = read_overflow(error)
+                if overflow is None:
+                    raise
+                self._fit_window(overflow, extras, refused)
+                refused = True
+                continue
+            if not reply.is_empty:
+                break
+            if _had_no_room(reply):
+                self._fit_window(Overflow(said="no room was left for a reply"), extras, refused)
+                refused = True
+                continue
+            what = "only thought aloud" if len(reply.message) > 2 else "gave an empty reply"
+            if empty:
+                raise ReplyError(f"the model {what}, twice in a row", may_pass=True)
+            self._note(f"the model {what}; asking it again")
+            empty = True
+        message, self._broken = reply.message, dict(reply.broken)
+        if reply.finish_reason == "length":
+            self._note("the reply was cut off at its length limit")
+            if not message.get("tool_calls"):
+                message = _with_text(message, CUT_OFF_NOTE)
+        self._append(message)
+        return replace(reply, message=message)
+
+    def _request(self, extras: Sequence[Message]) -> Reply:
         payload = self._payload(self._history, extras)
         value = self.call_model(list(payload), self.tools)
         reply = read_reply(value, fresh_id=f"call_{len(self._history)}")
-        self._observe(payload, reply.usage)
-        self._append(reply.message)
-        return reply.message
+        if reply.usage is not None:
+            self._observe(payload, reply.usage, self._plain_count(self._history, extras))
+        return reply
+
+    def _fit_window(self, overflow: Overflow, extras: Sequence[Message], again: bool) -> None:
+        """Learn the window from a refusal for length, and make the request fit it."""
+        estimate = self._count(self._history, extras)
+        decision = Decision.COMPACT_EMERGENCY
+        if again:
+            reason = f"the gateway refused it as too long once more: {fold(overflow.said)[:200]}"
+            raise ContextExceeded(reason, estimate, self.lines, decision, self.budget(extras))
+        window = overflow.window
+        if window is None and overflow.excess is not None:
+            window = overflow.target(estimate)
+        if window is not None and window != self.lines.window:
+            reserve = min(self.lines.reserve, window // 4)
+            self.lines = replace(self.lines, window=window, reserve=reserve)
+        named = f"; its window is {window:,} tokens" if window is not None else ""
+        self._note(f"the gateway refused the request as too long{named}; compacting to fit")
+        target = overflow.target(estimate, self.lines.reserve)
+        if not self._make_shorter(target, extras) and window is not None:
+            estimate = self._count(self._history, extras)
+            if estimate >= self.lines.line_of(decision):
+                reason = "the gateway refused it as too long"
+                raise ContextExceeded(reason, estimate, self.lines, decision, self.budget(extras))
+
+    # Calling the tools.
 
     def _answer(self, calls: Sequence[Call]) -> None:
         """Run the calls one after the other; each result is in the history before the next."""
-        for call in calls:
-            self._append(
-                {"role": "tool", "tool_call_id": call.id, "content": self._result_of(call)}
-            )
+        for number, call in enumerate(calls):
+            result = self._result_of(call)
+            message: Message = {"role": "tool", "tool_call_id": call.id, "content": result}
+            if self._results is not None:
+                message = self._fitting(message, call.name, waiting=len(calls) - number - 1)
+            self._append(message)
+
+    def _fitting(self, message: Message, name: str, waiting: int) -> Message:
+        """Return a result as it is where it fits, else its head and tail."""
+        tokens = self._tokens_of(message)
+        if tokens <= 2 * SMALLEST_EXCERPT_TOKENS:
+            return message
+        line = self.lines.line_of(Decision.COMPACT_EMERGENCY)
+        # The calls that wait for their turn need some room as well.
+        free = line - self._count(self._history) - (waiting + 1) * SMALLEST_EXCERPT_TOKENS
+        return message if tokens <= free else self._cut_down(message, name, int(free) // 2)
+
+    def _tokens_of(self, message: Message) -> int:
+        return self.counter.count([message])
+
+    def _cut_down(self, message: Message, name: str, room: int) -> Message:
+        """Keep a result whole on disk, and return its head and tail of about ``room`` tokens."""
+        assert self._results is not None
+        text, tokens = str(message["content"]), self._tokens_of(message)
+        room = max(SMALLEST_EXCERPT_TOKENS, min(room, self.lines.room // 8))
+        try:
+            path = self._results.keep(name, text)
+        except OSError as error:
+            self._note(f"a result of {tokens:,} tokens could not be kept: {error.strerror}")
+            path = Path("(it could not be kept)")
+        self._note(f"a result of {tokens:,} tokens is too large for the window; all of it: {path}")
+        return {**message, "content": excerpt(text, path, min(1.0, room / tokens))}
+
+    def _shorten(self, estimate: int, extras: Sequence[Message]) -> bool:
+        """Cut the largest result of the history down where no pass frees room any more."""
+        if self._results is None or self.lines.decide(estimate) != Decision.COMPACT_EMERGENCY:
+            return False
+        found = largest_result(self._history, self._tokens_of)
+        if found is None:
+            return False
+        position, tokens = found
+        shorter = list(self._history)
+        shorter[position] = self._cut_down(shorter[position], "result", tokens // 8)
+        self._history = shorter
+        self._changed()
+        return True
 
     def _result_of(self, call: Call) -> str:
+        fault = self._broken.get(call.id or "")
+        if fault is not None and needs_arguments(self.tools, call.name, fault):
+            return broken_result(call.name, fault)
         if self.call_tool is None:
             return "error: there are no tools here"
         try:
@@ -439,6 +739,8 @@ class Engine:
         if not isinstance(result, str):
             return f"error: the tool {call.name} returned {type(result).__name__}, not text"
         return result
+
+    # Keeping the history.
 
     def _end_run(self) -> None:
         """Measure the reply that ends a run. A pass that is due waits for the next run's start:
@@ -463,3 +765,17 @@ class Engine:
     def _pin(self, messages: Iterable[Message]) -> None:
         for probe in pinned_probes(messages):
             self._probes.setdefault(fold(probe.fact), probe)
+
+
+def _had_no_room(reply: Reply) -> bool:
+    """Say whether a gateway cut the prompt to fill the window: it ends at once, without a word."""
+    written = getattr(reply.usage, "completion_tokens", None)
+    return reply.finish_reason == "length" and len(reply.message) <= 2 and not written
+
+
+def _with_text(message: Message, text: str) -> Message:
+    """Return a message with a line of text after its own."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return {**message, "content": [*content, {"type": "text", "text": text}]}
+    return {**message, "content": f"{content}\n\n{text}" if content else text}

@@ -17,7 +17,8 @@ class Pass:
     ``reported`` is what the compactor said about itself, None when it said nothing.
     ``resent_tokens`` is what follows the first changed message: the next request pays it
     without the prompt cache. ``kept`` and ``lost`` are the pinned facts that stood in the
-    history before the pass. When ``abandoned`` holds a reason, the history did not change.
+    history before the pass. When ``abandoned`` holds a reason, the history did not change;
+    ``saved_nothing`` then says that the compactor did its work, and nothing became smaller.
     """
 
     messages_before: int
@@ -31,6 +32,7 @@ class Pass:
     lost: tuple[Probe, ...]
     carried: tuple[Probe, ...]
     abandoned: str | None = None
+    saved_nothing: bool = False
 
     @property
     def line(self) -> str:
@@ -57,7 +59,8 @@ class Pass:
 class Event:
     """One measurement: what was measured, what came out, what was decided.
 
-    ``kind`` is "run start", "reply", "tool results", "extras", "pass" or "manual pass".
+    ``kind`` is "run start", "reply", "tool results", "extras", "pass", "manual pass" or
+    "shortened" (a large result was cut down to head and tail).
     ``estimate`` are tokens, ``share`` is their part of the window, ``added`` are the tokens
     since the measurement before. ``then`` says what the engine does next; ``note`` adds what a
     person wants to know; ``passed`` is the pass that led here, if one did.

@@ -1,4 +1,5 @@
-"""Tool calls: run them as Python functions, and find those that still wait for a result."""
+"""Tool calls: run them as Python functions, answer the broken ones, and find those that still
+wait for a result."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import json
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from compaction.engine.replies import CUT_OFF, EMPTY, Tools, sound_arguments
 from compaction.messages import Call, Message, calls_of
 
 CallTool = Callable[[Call], str]
@@ -42,6 +44,69 @@ def call_functions(functions: Mapping[str, Callable[..., object]]) -> CallTool:
         return json.dumps(result, ensure_ascii=False, default=str)
 
     return call_tool
+
+
+# --- interrupted turns ----------------------------------------------------------------------
+
+# --- broken calls ---------------------------------------------------------------------------
+
+
+def needs_arguments(tools: Tools | None, name: str, fault: str) -> bool:
+    """Say whether a broken call must not be run; one without arguments may need none.
+
+    >>> schema = {"type": "function", "function": {"name": "now", "parameters": {}}}
+    >>> needs_arguments([schema], "now", EMPTY), needs_arguments([schema], "now", CUT_OFF)
+    (False, True)
+    """
+    if fault != EMPTY:
+        return True
+    for tool in tools or ():
+        function = tool.get("function")
+        if isinstance(function, Mapping) and function.get("name") == name:
+            parameters = function.get("parameters")
+            return bool(isinstance(parameters, Mapping) and parameters.get("required"))
+    return False
+
+
+def broken_result(name: str, fault: str) -> str:
+    """Return what the model is told about a call that was not run because it was broken."""
+    smaller = "; where they are long, make several smaller calls" if fault == CUT_OFF else ""
+    return (
+        f"error: the call of {name} was not run: {fault}. "
+        f"Call it again with whole arguments{smaller}."
+    )
+
+
+def with_sound_calls(messages: Iterable[Message]) -> list[Message]:
+    """Return a history whose calls' arguments are JSON objects: no API takes back others.
+
+    A session that was saved with a broken call would be refused for ever. What is sound stays.
+
+    >>> broken = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{"}}
+    >>> [healed] = with_sound_calls([{"role": "assistant", "tool_calls": [broken]}])
+    >>> healed["tool_calls"][0]["function"]["arguments"]
+    '{}'
+    """
+    return [_with_sound_calls(message) for message in messages]
+
+
+def _with_sound_calls(message: Message) -> Message:
+    calls = message.get("tool_calls") if message.get("role") == "assistant" else None
+    if not isinstance(calls, list):
+        return message
+    sound = [_sound_call(call) for call in calls]
+    unchanged = all(new is old for new, old in zip(sound, calls, strict=True))
+    return message if unchanged else {**message, "tool_calls": sound}
+
+
+def _sound_call(call: object) -> object:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+        return call
+    arguments, _ = sound_arguments(function.get("arguments"))
+    if arguments == function.get("arguments"):
+        return call
+    return {**call, "function": {**function, "arguments": arguments}}
 
 
 # --- interrupted turns ----------------------------------------------------------------------

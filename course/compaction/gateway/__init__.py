@@ -12,7 +12,7 @@ The order is that of a request: :mod:`usage` (the character rule), :mod:`script`
 which asks a gateway.
 """
 
-from compaction.gateway.client import summarize_with
+from compaction.gateway.client import join_summaries, summarize_with
 from compaction.gateway.faults import FAULTS, Fault
 from compaction.gateway.script import SCRIPT_OVER, Reply, ScriptError, read_script
 from compaction.gateway.server import (
@@ -50,6 +50,7 @@ __all__ = [
     "add_arguments",
     "completion_usage",
     "is_summary_request",
+    "join_summaries",
     "quoted_messages",
     "read_script",
     "run",

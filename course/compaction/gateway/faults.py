@@ -12,6 +12,9 @@ FAULTS = {
     "usage-null": "the reply carries a usage that is null",
     "rate-limit": "status 429 with a Retry-After header",
     "server-error": "status 500",
+    "html-error": "status 502 with a web page for a body",
+    "error-event": "status 200, and an error in the place of the reply",
+    "empty-choices": "a reply without a choice",
     "cut-stream": "the connection is cut in the middle of the reply",
     "missing-heading": "a summary lacks one of its four headings",
     "tool-call-summary": "a tool call comes instead of a summary",
@@ -21,7 +24,7 @@ FAULTS = {
 meet requests whose reply carries usage. A request refused by a fault meets no other, and a
 reply that did not arrive whole is given again to the next request."""
 
-REFUSING = ("rate-limit", "server-error")
+REFUSING = ("rate-limit", "server-error", "html-error")
 _ABOUT_SUMMARIES = ("missing-heading", "tool-call-summary")
 _ABOUT_USAGE = ("usage-missing", "usage-null")
 

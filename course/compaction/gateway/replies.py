@@ -39,8 +39,26 @@ def error_answer(refusal: Refusal) -> Answer:
     return Answer(refusal.status, JSON | refusal.headers, json.dumps(refusal.body).encode())
 
 
+def html_answer(status: int, text: str) -> Answer:
+    """Return a web page, as a proxy in front of a gateway gives it."""
+    page = f"<!doctype html><html><head><title>{text}</title></head><body>{text}</body></html>"
+    return Answer(status, {"Content-Type": "text/html; charset=utf-8"}, page.encode())
+
+
 def _finish_reason(message: Message) -> str:
-    return "tool_calls" if message.get("tool_calls") else "stop"
+    named = message.get("finish_reason")
+    return str(named) if named else "tool_calls" if message.get("tool_calls") else "stop"
+
+
+def _on_the_wire(message: Message) -> Message:
+    """Return a message without what a script says about the reply around it."""
+    wire = {key: value for key, value in message.items() if key != "finish_reason"}
+    if "tool_calls" in wire:
+        wire["tool_calls"] = [
+            {key: value for key, value in call.items() if key != "index"}
+            for call in wire["tool_calls"]
+        ]
+    return wire
 
 
 def carries_usage(body: dict[str, Any]) -> bool:
@@ -70,7 +88,7 @@ def usage_field(body: dict[str, Any], message: Message, faults: Sequence[str]) -
 def whole_body(shared: dict[str, Any], message: Message, usage: dict[str, Any]) -> bytes:
     choice = {
         "index": 0,
-        "message": {"refusal": None, **message},
+        "message": {"refusal": None, **_on_the_wire(message)},
         "logprobs": None,
         "finish_reason": _finish_reason(message),
     }
@@ -93,11 +111,17 @@ def stream_events(
 
     content, calls = message["content"], message.get("tool_calls") or []
     yield event({"role": "assistant", "content": None if content is None else ""})
-    for piece in _pieces(content or ""):
-        yield event({"content": piece})
-    for index, call in enumerate(calls):
-        head = {**call, "function": {**call["function"], "arguments": ""}}
-        yield event({"tool_calls": [{"index": index, **head}]})
+    for key, value in message.items():
+        if key not in ("role", "content", "tool_calls", "finish_reason"):
+            for piece in _pieces(value) if isinstance(value, str) else [value]:
+                yield event({key: piece})
+    for piece in content if isinstance(content, list) else _pieces(content or ""):
+        yield event({"content": [piece] if isinstance(content, list) else piece})
+    for position, call in enumerate(calls):
+        # A script may name the index: some gateways give all calls the same.
+        index = call.get("index", position)
+        head = {**call, "index": index, "function": {**call["function"], "arguments": ""}}
+        yield event({"tool_calls": [head]})
         for piece in _pieces(call["function"]["arguments"]):
             yield event({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     yield event({}, _finish_reason(message))

@@ -17,7 +17,9 @@ from compaction.messages import Message
 Reply = str | Mapping[str, Any] | Callable[[dict[str, Any]], Any]
 """One reply of a script: a text; a message with ``content`` and/or ``tool_calls``; or a callable
 that is given the request's body and returns one of the two. A tool call may be written in full
-or as ``{"name": "read_file", "arguments": {"path": "calc.py"}}``; then it gets its id here."""
+or as ``{"name": "read_file", "arguments": {"path": "calc.py"}}``; then it gets its id here. Other
+fields of a message or a call ride along as they are; ``finish_reason`` says how the reply ends,
+and a call's ``index`` under which it is streamed."""
 
 SCRIPT_OVER = "(The script of this gateway has no further reply.)"
 """The reply to every turn after the last one of the script."""
@@ -58,8 +60,8 @@ def check_reply(reply: object, place: str) -> None:
     if not isinstance(reply, Mapping):
         raise ScriptError(f"{place}: expected a text or a message, got {kind_of(reply)}")
     content, calls = reply.get("content"), reply.get("tool_calls")
-    if not isinstance(content, str | None):
-        raise ScriptError(f"{place}: expected a string as content, got {kind_of(content)}")
+    if not isinstance(content, str | list | None):
+        raise ScriptError(f"{place}: expected text or parts as content, got {kind_of(content)}")
     if calls is None:
         if content is None:
             raise ScriptError(f"{place}: expected a message with content or tool_calls")
@@ -107,11 +109,14 @@ def message_of(reply: Reply, body: dict[str, Any]) -> Message:
             raise ScriptError("a scripted callable returned a callable, not a reply")
     if isinstance(reply, str):
         return {"role": "assistant", "content": reply}
-    message: Message = {"role": "assistant", "content": reply.get("content")}
+    # Fields of other names ride along, as the reasoning of a thinking model does.
+    message: Message = {**reply, "role": "assistant", "content": reply.get("content")}
     if reply.get("tool_calls"):
         taken = set(re.findall(r"call_\d+", json.dumps(body.get("messages"))))
         fresh = (name for n in count(1) if (name := f"call_{n}") not in taken)
         message["tool_calls"] = [_wire_call(call, fresh) for call in reply["tool_calls"]]
+    else:
+        message.pop("tool_calls", None)
     return message
 
 
@@ -120,7 +125,9 @@ def _wire_call(call: Mapping[str, Any], fresh_ids: Iterator[str]) -> dict[str, A
     arguments = function.get("arguments", {})
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False)
+    own = {key: value for key, value in call.items() if key not in ("name", "arguments")}
     return {
+        **own,
         "id": call.get("id") or next(fresh_ids),
         "type": "function",
         "function": {"name": function["name"], "arguments": arguments},

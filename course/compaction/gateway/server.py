@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -17,6 +17,7 @@ from compaction.gateway.replies import (
     Answer,
     carries_usage,
     error_answer,
+    html_answer,
     stream_events,
     usage_field,
     whole_body,
@@ -30,6 +31,8 @@ from compaction.gateway.script import (
     read_script,
 )
 from compaction.gateway.summaries import drop_heading, is_summary_request, summarize_quoted
+from compaction.gateway.too_long import WORDINGS, too_long
+from compaction.gateway.usage import scripted_usage
 from compaction.gateway.validate import Refusal, check_request, read_json
 from compaction.messages import Message, text_of
 
@@ -73,6 +76,16 @@ def _give_back(taken: list[tuple[Script, Reply]]) -> None:
         script.put_back(reply)
 
 
+def _in_place_of_a_reply(shared: Mapping[str, Any], faults: Sequence[str]) -> Any:
+    """Return what comes under status 200 instead of a reply; None where the reply itself comes."""
+    if "error-event" in faults:
+        error = {"message": "The server is overloaded.", "type": "server_error", "code": 503}
+        return {"error": error}
+    if "empty-choices" in faults:
+        return {**shared, "object": "chat.completion", "choices": []}
+    return None
+
+
 class Gateway:
     """An OpenAI-compatible server on loopback that takes its replies from a script.
 
@@ -81,6 +94,9 @@ class Gateway:
     after the last one, or without any, the extractive summariser answers. ``faults``: Fault
     objects or their short forms. A callable reply runs in the server's thread and must be quick;
     when it raises, the client gets status 500 with the exception's text, now and on a retry.
+
+    A request of more than ``window`` tokens, counted as its usage is, is refused as too long in
+    the words of ``too_long``: "openai", "vllm", "anthropic" and so on.
 
     Any API key and model is accepted; limits and sampling parameters are checked, and change
     nothing. ``start`` raises OSError when the port is taken; a reply that is none raises
@@ -103,7 +119,11 @@ class Gateway:
         retry_after_s: float = 1.0,
         slow_s: float = 2.0,
         chunk_delay_s: float = 0.0,
+        window: int | None = None,
+        too_long: str = "openai",
     ) -> None:
+        if too_long not in WORDINGS:
+            raise ValueError(f"too_long must be one of {', '.join(WORDINGS)}, not {too_long!r}")
         check_reply(after_script, "after_script")
         self._script = Script(script, "reply")
         self._summaries = Script(summaries, "summary")
@@ -114,6 +134,8 @@ class Gateway:
         self._retry_after_s = retry_after_s
         self._slow_s = slow_s
         self._chunk_delay_s = chunk_delay_s
+        self._window = window
+        self._too_long = too_long
         self._wanted_port = port
         self._port: int | None = None
         self._seen: list[SeenRequest] = []
@@ -285,7 +307,12 @@ class Gateway:
             body = read_json(raw)
             check_request(body)
             kind = "summary" if is_summary_request(body["messages"]) else "turn"
+            self._check_length(body)
             faults = self._meet_faults(kind, body)
+            if "html-error" in faults:
+                path = "/v1/chat/completions"
+                self._record("POST", path, kind, body, 502, faults=faults)
+                return html_answer(502, "Bad gateway")
             message = self._reply_to(kind, body, faults, taken)
         except Refusal as refusal:
             self._record("POST", "/v1/chat/completions", kind, body, refusal.status, faults=faults)
@@ -307,6 +334,13 @@ class Gateway:
             "created": int(time.time()),
             "model": body["model"],
         }
+        broken = _in_place_of_a_reply(shared, faults)
+        if broken is not None:
+            _give_back(taken)
+            if not body.get("stream"):
+                return Answer(200, JSON, json.dumps(broken).encode())
+            event = b"data: " + json.dumps(broken).encode() + b"\n\n"
+            return Answer(200, EVENT_STREAM, events=(event, b"data: [DONE]\n\n"))
         delay_s = self._slow_s if "slow" in faults else 0.0
         cut = "cut-stream" in faults
         if not body.get("stream"):
@@ -321,6 +355,13 @@ class Gateway:
             delay_s=delay_s,
             cut=cut,
         )
+
+    def _check_length(self, body: dict[str, Any]) -> None:
+        """Refuse a request that is longer than the window."""
+        if self._window is not None:
+            tokens = scripted_usage(body["messages"], body.get("tools"))
+            if tokens > self._window:
+                raise too_long(self._too_long, tokens, self._window)
 
     def _meet_faults(self, kind: Kind, body: dict[str, Any]) -> tuple[str, ...]:
         """Return the names of the faults that this request meets; a refusing one comes alone."""
@@ -457,6 +498,14 @@ def serve(
     return 0
 
 
+def _tokens(text: str) -> int:
+    from argparse import ArgumentTypeError
+
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"expected a number of tokens from 1 on, got {text!r}")
+    return int(text)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``python -m compaction gateway`` takes to its parser."""
     from argparse import ArgumentTypeError
@@ -484,6 +533,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=port, default=0, help="the port on 127.0.0.1 (default: a free one)"
     )
     parser.add_argument(
+        "--window",
+        metavar="TOKENS",
+        type=_tokens,
+        help="refuse longer requests, as a model's window does (default: none is too long)",
+    )
+    parser.add_argument(
+        "--too-long",
+        metavar="WORDING",
+        choices=tuple(WORDINGS),
+        default="openai",
+        help=f"in whose words such a request is refused: {', '.join(WORDINGS)} (default: openai)",
+    )
+    parser.add_argument(
         "--fault",
         metavar="FAULT",
         type=fault,
@@ -503,4 +565,6 @@ def run(options: argparse.Namespace) -> int:
         summaries=read_script(options.summaries) if options.summaries else (),
         port=options.port,
         faults=options.fault,
+        window=options.window,
+        too_long=options.too_long,
     )

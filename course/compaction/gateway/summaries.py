@@ -38,9 +38,9 @@ def _prompt_beginnings() -> tuple[str, ...]:
 
 def summarize_quoted(prompt: str) -> str:
     """Answer a summary prompt without a model: extract from the messages that it quotes."""
-    from compaction.summary import extract
+    from compaction.summary import extract, share_in
 
-    return extract(quoted_messages(prompt))
+    return extract(quoted_messages(prompt), max_tokens=share_in(prompt))
 
 
 _QUOTED_START = re.compile(r"(system|developer|user|assistant|tool): ?(.*)", re.DOTALL)

@@ -26,7 +26,8 @@ class Refusal(Exception):
         super().__init__(message)
         self.status = status
         self.headers = dict(headers or {})
-        self.body = {"error": {"message": message, "type": type, "param": param, "code": code}}
+        error: dict[str, Any] = {"message": message, "type": type, "param": param, "code": code}
+        self.body = {"error": error}
 
 
 # The optional parameters that are checked, and what each must be. All may be null. What is not

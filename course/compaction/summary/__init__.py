@@ -15,10 +15,12 @@ from compaction.summary.format import SummaryError as SummaryError
 from compaction.summary.format import language_of as language_of
 from compaction.summary.format import parse_summary as parse_summary
 from compaction.summary.format import render_summary as render_summary
+from compaction.summary.format import share_in as share_in
 from compaction.summary.format import summary_prompt as summary_prompt
 from compaction.summary.format import tidy_summary as tidy_summary
 from compaction.summary.one_pass import COMPACTION_NOTICE as COMPACTION_NOTICE
 from compaction.summary.one_pass import Compaction as Compaction
+from compaction.summary.one_pass import Stretch as Stretch
 from compaction.summary.one_pass import Summarizer as Summarizer
 from compaction.summary.one_pass import carry_facts as carry_facts
 from compaction.summary.one_pass import compact as compact

@@ -1,84 +1,51 @@
-"""A summariser without a model: sentences and calls copied from the history, never invented."""
+"""A summariser without a model: lines and values copied from the history, never invented.
+
+Candidates are gathered from one stretch or from many, chosen within a room, and written under
+the four headings. ``extract`` does it for one stretch; ``compact_history`` for all of a history
+at once, so that no value is written twice and room goes where it is needed.
+"""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from compaction.grouping import pair_results
-from compaction.messages import (
-    SUMMARY_PREFIX,
-    Call,
-    Message,
-    calls_of,
-    content_of,
-    is_summary,
-    text_of,
-    transcript,
-)
-from compaction.probes import PIN, fold
+from compaction.messages import Message, content_of, is_summary, text_of, transcript
+from compaction.probes import fold
+from compaction.summary.changes import call_results
+from compaction.summary.choice import Choice, Room, choose, weight, weight_of_tokens
 from compaction.summary.format import (
-    CHANGES,
     FACTS,
-    FENCE_LINE,
     KEYS,
+    NOTHING,
     PATHS,
-    UNFINISHED,
-    SummaryError,
-    can_be_copied,
     language_of,
-    parse_summary,
     render_summary,
 )
+from compaction.summary.gather import gather
+from compaction.summary.prose import ASSISTANT, LONGEST_LINE, sentences
+from compaction.summary.records import Entry, Record, line_of, origin_of, record_of
 
 MAX_EXTRACT_CHARACTERS = 1600
-"""Upper bound of an extract's bodies; a short stretch gets a third of its own length."""
+"""Upper bound of an extract's bodies; a short stretch gets less, by its length."""
 
-_SHARES = dict(zip(KEYS, (0.45, 0.2, 0.15, 0.2), strict=True))
-_MAX_LINE = 240
-_MAX_CALL = 120  # the beginning of an edit says what and where
-_MIN_LINE = 40  # a line cut shorter than this says nothing
-_NOTHING = {"en": "none", "zh": "无"}
+_SHARE = 9
+_LEAST_CHARACTERS = 80
 
-_SENTENCES = re.compile(r"(?:[.!?](?!\s|$)|[^.!?。！？])+[.!?。！？]*")
-_OPEN_ITEM = re.compile(
-    r"\[ \]|\b(?:todo|next|remaining|remains|still|not yet|left to)\b|待办|接下来|下一步|还需|尚未",
-    re.IGNORECASE,
-)
-_DONE = re.compile(
-    r"^(?:i\s+(?:have\s+)?|i've\s+)?(?:now\s+)?(?:changed|edited|added|fixed|removed|wrote|updated|"
-    r"created|renamed|replaced|installed|moved|deleted|booked|cancelled)\b|^(?:已|我)?(?:修改|添加|删除|修复)",
-    re.IGNORECASE,
-)
-_CHANGING_TOOL = re.compile(
-    r"edit|write|create|patch|apply|replace|delete|remove|rename|move|update|insert|add_|save|"
-    r"book_|cancel|modify|send|transfer|commit|install",
-    re.IGNORECASE,
-)
-_ERROR = re.compile(r"\berror\b|\bfail(?:ed|ure|s)?\b|exception|错误|失败", re.IGNORECASE)
-_REFUSED = re.compile(r"\s*(?:error|failed|refused|traceback|exception|错误|失败)", re.IGNORECASE)
-_BACKTICKED = re.compile(r"`([^`\n]+)`")
-_PATH = re.compile(r"(?<![\w/.-])(?:[\w.-]+/)*[\w-]+\.[A-Za-z][A-Za-z0-9]{0,4}(?![\w/])")
+TARGET_PROSE = 0.2
+"""The share of a target's room that goes to prose before the index."""
+
+EARLIER_CHARACTERS = 4800
+"""Room for what earlier summaries hold, beside the bound for new text."""
 
 
-class _Line(NamedTuple):
-    """A candidate line: where it belongs, how much it matters (0 most), and its text."""
+def extract(messages: Sequence[Message], *, max_tokens: int | None = None) -> str:
+    """Summarise a stretch without a model: copied from it, under the four headings.
 
-    key: str
-    rank: int
-    text: str
-
-
-def extract(messages: Sequence[Message]) -> str:
-    """Summarise a stretch without a model: lines copied from it, under the four headings.
-
-    Facts are what the user pinned and asked, in the user's words, what the assistant concluded
-    and the errors that tools reported; changes are the tool calls that write and were not
-    refused; unfinished items are open checklist entries and announced next steps; paths and
-    commands are the keys for fetching originals again. Earlier summaries are merged in, flat.
-    Bounded in size, deterministic, with Chinese headings for a Chinese history.
+    The user's request and rules come first, in the user's words, with what was pinned. An index
+    of values follows, each line with the call that it stems from; changes are the calls that
+    changed something and succeeded; unfinished items are open entries and announced next steps.
+    What an earlier summary holds is merged in. Bounded in size (``max_tokens``, by the two-term
+    default, where it is given), deterministic, with Chinese headings for a Chinese history.
 
     >>> history = [{"role": "user", "content": "Fix divide in calc.py."}]
     >>> print(extract(history))
@@ -89,132 +56,92 @@ def extract(messages: Sequence[Message]) -> str:
     Unfinished items:
     none
     Key paths and commands:
-    - calc.py
+    none
     """
-    language = language_of(messages)
-    bound = min(MAX_EXTRACT_CHARACTERS, max(240, len(transcript(messages)) // 3))
-    lines = [
-        _Line(line.key, line.rank, text)
-        for line in _candidates(messages)
-        if (text := fold(line.text)[:_MAX_LINE]) and can_be_copied(text)
-    ]
-    of_key = {key: [line for line in lines if line.key == key] for key in KEYS}
-    chosen = {key: _choose(of_key[key], bound * _SHARES[key]) for key in KEYS}
-    # What other headings left over goes to the changes: one that is not named is made again.
-    others = sum(len(text) for key in KEYS if key != CHANGES for text in chosen[key])
-    chosen[CHANGES] = _choose(of_key[CHANGES], max(bound - others, bound * _SHARES[CHANGES]))
-    # And a long line must not read as "none": it is cut to the room that there is.
-    for key in (CHANGES, UNFINISHED, FACTS, PATHS):
-        spare = int(bound) - sum(len(text) for texts in chosen.values() for text in texts)
-        if of_key[key] and not chosen[key] and spare >= _MIN_LINE:
-            chosen[key] = [_most_important(of_key[key], spare)]
+    material = gather([messages])
+    rooms = [own_room(messages) if max_tokens is None else room_of(max_tokens, messages)]
+    return render(choose(material, rooms), 0)
+
+
+def own_room(messages: Sequence[Message]) -> Room:
+    """Return the room that a stretch's extract takes when nobody sets one."""
+    text = transcript(messages)
+    scale = weight(text) / max(1, len(text))
+    bound = min(MAX_EXTRACT_CHARACTERS, _LEAST_CHARACTERS + len(text) // _SHARE)
+    return Room(bound * scale, EARLIER_CHARACTERS * scale)
+
+
+def room_of(tokens: int, messages: Sequence[Message]) -> Room:
+    """Return the room that a summary of so many tokens has beside its headings."""
+    bare = weight(bare_summary(language_of(messages))) + 1
+    size = max(0.0, weight_of_tokens(tokens) - bare)
+    return Room(size, size / 2, beside=False, prose=TARGET_PROSE, users=TARGET_PROSE)
+
+
+def bare_summary(language: str) -> str:
+    """Return a summary that says nothing: four headings, each with "none" below."""
+    return render_summary(dict.fromkeys(KEYS, NOTHING[language]), language)
+
+
+def render(choice: Choice, stretch: int) -> str:
+    """Write what was chosen for a stretch as a summary."""
+    language = choice.languages[stretch]
+    bodies: dict[str, list[str]] = {key: [] for key in KEYS}
+    for line in sorted(choice.lines, key=lambda line: line.position):
+        if line.stretch == stretch:
+            bodies[line.key].append(line.text)
+    records: dict[tuple[str, str], list[Entry]] = {}
+    with_values = {
+        (entry.record.origin, entry.record.about)
+        for entry in choice.entries
+        if entry.record.stretch == stretch and not entry.is_command
+    }
+    for entry in choice.entries:
+        if entry.record.stretch == stretch:
+            place = (entry.record.origin, entry.record.about)
+            if not entry.is_command:
+                records.setdefault(place, []).append(entry)
+            elif not entry.record.about or place not in with_values:
+                bodies[PATHS].append(entry.value)
+    for entries in sorted(records.values(), key=lambda entries: entries[0].record.position):
+        # The heading that the record's best value belongs under holds all of it.
+        key = PATHS if entries[0].is_path_or_command else FACTS
+        bodies[key].append(line_of(entries[0].record, entries, language))
     sections = {
-        key: "\n".join(f"- {text}" for text in chosen[key]) or _NOTHING[language] for key in KEYS
+        key: "\n".join(f"- {text}" for text in dict.fromkeys(bodies[key])) or NOTHING[language]
+        for key in KEYS
     }
     return render_summary(sections, language)
 
 
-def _choose(lines: Sequence[_Line], bound: float) -> list[str]:
-    """Choose within the bound, what matters most and is newest first; keep their order."""
-    chosen: dict[str, int] = {}
-    used = 0
-    for position, line in _by_importance(lines):
-        # Pinned facts go in whatever the bound says: losing one abandons the compaction.
-        if line.text not in chosen and (line.rank == 0 or used + len(line.text) <= bound):
-            chosen[line.text] = position
-            used += len(line.text)
-    return sorted(chosen, key=chosen.__getitem__)
+def sentence_with(fact: str, messages: Sequence[Message]) -> str:
+    """Return the sentence in which a fact stands, with the tool that it stems from.
 
-
-def _by_importance(lines: Sequence[_Line]) -> list[tuple[int, _Line]]:
-    return sorted(enumerate(lines), key=lambda pair: (pair[1].rank, -pair[0]))
-
-
-def _most_important(lines: Sequence[_Line], room: int) -> str:
-    """Return the line that matters most, cut to the room (characters) that there is."""
-    return _by_importance(lines)[0][1].text[:room]
-
-
-def _candidates(messages: Sequence[Message]) -> Iterator[_Line]:
-    owner, _ = pair_results(messages)
-    refused = {
-        (assistant, messages[result].get("tool_call_id"))
-        for result, assistant in owner.items()
-        if _REFUSED.match(text_of(messages[result]))
-    }
+    >>> sentence_with("8443", [{"role": "user", "content": "Hi. Staging listens on port 8443."}])
+    'Staging listens on port 8443.'
+    """
+    language = language_of(messages)
+    pairs = {pair.result_position: pair for pair in call_results(messages)}
     for position, message in enumerate(messages):
-        role, text = message.get("role"), content_of(message)
-        if is_summary(message):
-            yield from _from_summary(text.removeprefix(SUMMARY_PREFIX))
-        elif role == "user":
-            yield from _from_user(text)
-        elif role == "assistant":
-            yield from _from_assistant(text)
-        elif role == "tool":
-            errors = [line for line in text.splitlines() if _ERROR.search(line)]
-            yield from (_Line(FACTS, 4, error) for error in errors[-1:])
-        for call in calls_of(message):
-            yield from _from_call(call, done=(position, call.id) not in refused)
+        text = fold(text_of(message))
+        if fact not in text:
+            continue
+        found = [s for s in sentences(content_of(message)) if fact in s]
+        sentence = min(found, key=len) if found else _around(fact, text)
+        if len(sentence) > LONGEST_LINE:
+            sentence = _around(fact, sentence)
+        if message.get("role") == "tool":
+            pair = pairs.get(position)
+            record = record_of(0, pair) if pair else Record(0, 0, "a tool")
+            return f"{origin_of(record, language)} {sentence}"
+        is_own = message.get("role") != "assistant" or is_summary(message)
+        return sentence if is_own else f"{ASSISTANT[language]}{sentence}"
+    return fact
 
 
-def _from_summary(text: str) -> Iterator[_Line]:
-    try:
-        sections = parse_summary(text)
-    except SummaryError:  # somebody else's summary: its sentences are facts
-        sections = {FACTS: text}
-    for key, body in sections.items():
-        for line in body.splitlines():
-            copied = line.strip().removeprefix("- ")
-            if copied.rstrip(".。").lower() not in _NOTHING.values():
-                yield _Line(key, 0 if PIN.search(copied) else 1, copied)
-
-
-def _from_user(text: str) -> Iterator[_Line]:
-    for sentence in _sentences(text):
-        yield _Line(FACTS, 0 if PIN.search(sentence) else 2, sentence)
-    yield from _names_in(text)
-
-
-def _from_assistant(text: str) -> Iterator[_Line]:
-    for sentence in _sentences(text):
-        if sentence.endswith(("?", "？")):
-            continue  # a question to the user settles nothing
-        if _OPEN_ITEM.search(sentence):
-            yield _Line(UNFINISHED, 2, sentence)
-        elif _DONE.match(sentence):
-            yield _Line(CHANGES, 2, sentence)
-        else:
-            yield _Line(FACTS, 3, sentence)
-    yield from _names_in(text)
-
-
-def _from_call(call: Call, done: bool) -> Iterator[_Line]:
-    try:
-        arguments = json.loads(call.arguments)
-    except ValueError:
-        arguments = None
-    values = arguments if isinstance(arguments, dict) else {}
-    if _CHANGING_TOOL.search(call.name):
-        if done:
-            yield _Line(CHANGES, 1, f"{call.name} {fold(call.arguments)}"[:_MAX_CALL])
-        return
-    named = [values[name] for name in ("command", "cmd", "path", "file_path") if name in values]
-    named = [value for value in named if isinstance(value, str)]
-    yield from (_Line(PATHS, 1, name) for name in named or [f"{call.name} {call.arguments}"])
-
-
-def _names_in(text: str) -> Iterator[_Line]:
-    for name in _BACKTICKED.findall(text) + _PATH.findall(text):
-        yield _Line(PATHS, 2, name)
-
-
-def _sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of the text outside code fences, without list or number marks."""
-    fenced = False
-    for line in text.splitlines():
-        if FENCE_LINE.match(line):
-            fenced = not fenced
-        elif not fenced:
-            for sentence in _SENTENCES.findall(re.sub(r"^\s*(?:[-*+•]|\d+[.)])\s+", "", line)):
-                if re.search(r"\w", sentence):
-                    yield sentence.strip()
+def _around(fact: str, text: str) -> str:
+    """Return a fact with the words around it."""
+    start = text.index(fact)
+    before = text[max(0, start - 80) : start].partition(" ")[2] if start > 80 else text[:start]
+    after = text[start + len(fact) : start + len(fact) + 80].rpartition(" ")[0]
+    return f"{before}{fact}{after}".strip()

@@ -15,9 +15,10 @@ from compaction.calibration import meter
 from compaction.grouping import Group, group_messages, segments
 from compaction.messages import SUMMARY_PREFIX, Message, content_of
 from compaction.probes import Probe, fold, verify
-from compaction.summary.extractive import extract
+from compaction.summary.extractive import extract, sentence_with
 from compaction.summary.format import (
     FACTS,
+    NOTHING,
     SummaryError,
     changes_form,
     language_of_headings,
@@ -36,11 +37,29 @@ Summarizer = Callable[[list[Message]], str]
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """What became of messages ``start`` to ``end`` (exclusive) of the input, in tokens.
+
+    Stretches that share a summary have one entry. ``kept`` are the values of the index that
+    the summary holds, ``left`` those that it does not.
+    """
+
+    start: int
+    end: int
+    before: int
+    after: int
+    kept: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Compaction:
-    """The outcome of :func:`compact`; ``before`` and ``after`` are tokens by one counter.
+    """The outcome of a pass; ``before`` and ``after`` are tokens by one counter.
 
     When ``abandoned`` holds a reason, ``messages`` is the input, untouched. ``carried`` lists
     the probes whose fact the summaries lost and which were put back word for word.
+    ``compact_history`` also says what became of each stretch, and in ``dropped`` which lines
+    and facts gave way.
     """
 
     messages: list[Message]
@@ -49,6 +68,8 @@ class Compaction:
     summaries: list[str]
     abandoned: str | None
     carried: list[Probe]
+    stretches: tuple[Stretch, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 def compact(
@@ -128,14 +149,24 @@ def carry_facts(
     for probe in probes:
         for index, (start, end) in enumerate(stretches):
             if verify([probe], messages[start:end]).kept:
-                fact = fold(probe.fact)
-                if changes_form(fact):
-                    fact = f'"{fact}"'  # must not read as a heading or open a code fence
-                sections = parse_summary(carried[index])
-                sections[FACTS] = f"- {fact}\n{sections[FACTS]}"
-                carried[index] = render_summary(sections, language_of_headings(carried[index]))
+                carried[index] = carry_fact(probe, messages[start:end], carried[index])
                 break
     return carried
+
+
+def carry_fact(probe: Probe, messages: Sequence[Message], summary: str) -> str:
+    """Return a summary with a fact, in the sentence that it stood in, first under the facts.
+
+    A sentence that stems from a tool says so; a fact without its sentence says nothing.
+    """
+    sections = parse_summary(summary)
+    line = sentence_with(fold(probe.fact), messages)
+    if changes_form(line):
+        line = f'"{line}"'  # must not read as a heading or open a code fence
+    body = sections[FACTS]
+    is_empty = body.strip("-*. 。").lower() in NOTHING.values()
+    sections[FACTS] = f"- {line}" if is_empty else f"- {line}\n{body}"
+    return render_summary(sections, language_of_headings(summary))
 
 
 def replace_stretches(

@@ -1,6 +1,6 @@
 """What the operating system forbids a learner's process: resources, places, system calls.
 
-This file runs inside the sandbox only, as part of ``inmate.py``. All of it uses what Linux
+This file runs inside the sandbox only, as part of ``main.py``. All of it uses what Linux
 grants an unprivileged process in a user namespace of its own; where something is missing (an
 old kernel, another system), the functions say so and the caller makes do with less.
 """
@@ -13,29 +13,18 @@ import os
 import platform
 import struct
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 # linux/sched.h, linux/mount.h, linux/prctl.h, linux/seccomp.h
-_NEWNS, _NEWUTS, _NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
-_NEWUSER, _NEWPID, _NEWNET = 0x1000_0000, 0x2000_0000, 0x4000_0000
-_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = (
-    1,
-    2,
-    4,
-    8,
-    32,
-    4096,
-    1 << 14,
-    1 << 18,
-)
-_DETACH = 2
+_NEWNS, _NEWIPC, _NEWPID, _NEWNET = 0x0002_0000, 0x0800_0000, 0x2000_0000, 0x4000_0000
+_NOSUID, _NODEV = 2, 4
 _SET_DUMPABLE, _SET_SECCOMP, _SET_CHILD_SUBREAPER, _SET_NO_NEW_PRIVS = 4, 22, 36, 38
 _FILTER_MODE = 2
 _CAPABILITY_VERSION_3 = 0x2008_0522
 
 SCRATCH = "/scratch"
-"""The one folder of a jail where a learner's process may write. Not /tmp: Python, or the
+"""The one folder of a sandbox where a learner's process may write. Not /tmp: Python, or the
 library's copy, may lie there."""
 
 
@@ -95,7 +84,7 @@ def tasks_of_user() -> int:
     return count
 
 
-def guard_warden() -> None:
+def guard_supervisor() -> None:
     """Become the parent of what a learner's process leaves behind; let nobody look inside."""
     if sys.platform == "linux":
         _libc().prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -115,8 +104,8 @@ def children() -> list[int]:
 # --- places -----------------------------------------------------------------------------
 
 
-class Nest:
-    """Make processes in namespaces of their own, from within a jail.
+class Namespaces:
+    """Make processes in namespaces of their own, from within a sandbox.
 
     Raises OSError at once where the system does not allow it.
     """
@@ -126,7 +115,7 @@ class Nest:
         self._home = os.pidfd_open(os.getpid())
         status = os.waitstatus_to_exitcode(os.waitpid(self.fork(self._try), 0)[1])
         if status != 0:
-            raise OSError("no namespaces within the jail")
+            raise OSError("no namespaces within the sandbox")
 
     def fork(self, run: Callable[[], None]) -> int:
         """Fork a process that is the first of its own process namespace; return its id.
@@ -176,99 +165,6 @@ def mount_scratch(place: str, size_bytes: int) -> None:
     options = f"size={size_bytes},nr_inodes=4096,mode=700"
     flags = _NOSUID | _NODEV
     _must(_libc().mount(b"tmpfs", place.encode(), b"tmpfs", flags, options.encode()), "mount")
-
-
-def build_jail(
-    root: str,
-    read_only: Iterable[tuple[str, str]],
-    devices: Iterable[str],
-    hidden: Iterable[str],
-    links: Iterable[tuple[str, str]],
-    user: int | None = None,
-) -> None:
-    """Move this process and its children into namespaces with a file system of their own.
-
-    What ``bwrap`` does, for where it is missing. ``root`` is an empty folder; ``read_only`` are
-    pairs of a folder and its place inside, ``links`` pairs of a target and a place. Root becomes
-    ``user`` on the way. Raises OSError where the system does not allow it.
-    """
-    libc = _libc()
-    own_folder = os.open("/proc/self", os.O_DIRECTORY)
-    if user is not None and libc.unshare(_NEWNS) != 0:
-        _become(user)  # root, but without root's rights over mounts
-        user = None
-    if user is None:
-        _own_namespaces(own_folder)
-    _must(libc.mount(None, b"/", None, _REC | _PRIVATE, None), "mount")
-    mount_scratch(root, 1 << 20)
-    os.chmod(root, 0o755)
-    for source, place in read_only:
-        _bind(source, root + place)
-    for device in devices:
-        _bind(device, root + device, device=True)
-    for place in hidden:
-        if os.path.isdir(root + place):
-            there = (root + place).encode()
-            _must(libc.mount(b"tmpfs", there, b"tmpfs", _RDONLY, b"size=4k"), "mount")
-    for target, place in links:
-        os.symlink(target, root + place)
-    for place in (SCRATCH, "/.old"):
-        os.mkdir(root + place)
-    os.chdir(root)
-    _must(libc.pivot_root(b".", b".old"), "pivot_root")
-    os.chdir("/")
-    _must(libc.umount2(b"/.old", _DETACH), "umount")
-    os.rmdir("/.old")
-    _must(libc.mount(None, b"/", None, _REMOUNT | _BIND | _RDONLY | _NOSUID, None), "mount")
-    if user is not None:
-        _become(user)
-        _own_namespaces(own_folder)
-    os.close(own_folder)
-
-
-def _become(user: int) -> None:
-    os.setgroups([])
-    os.setresgid(user, user, user)
-    os.setresuid(user, user, user)
-    # Otherwise this process's own entries in /proc would still be root's.
-    _libc().prctl(_SET_DUMPABLE, 1, 0, 0, 0)
-
-
-def _own_namespaces(own_folder: int) -> None:
-    """Become the one user of a new user namespace that owns new namespaces of all kinds."""
-    user, group = os.geteuid(), os.getegid()
-    kinds = _NEWUSER | _NEWNS | _NEWIPC | _NEWUTS | _NEWNET | _NEWPID
-    _must(_libc().unshare(kinds), "unshare")
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"1000 {user} 1"),
-        ("gid_map", f"1000 {group} 1"),
-    ):
-        file = os.open(name, os.O_WRONLY, dir_fd=own_folder)
-        os.write(file, text.encode())
-        os.close(file)
-
-
-def _bind(source: str, place: str, device: bool = False) -> None:
-    libc = _libc()
-    os.makedirs(os.path.dirname(place), exist_ok=True)
-    if os.path.isdir(source):
-        os.makedirs(place, exist_ok=True)
-    else:
-        with open(place, "w"):
-            pass
-    _must(libc.mount(source.encode(), place.encode(), None, _BIND | _REC, None), "mount")
-    if device:
-        return
-    with open("/proc/self/mountinfo") as file:
-        mounted = [line.split()[4].encode().decode("unicode_escape") for line in file]
-    for inner in mounted:
-        if inner == place or inner.startswith(place + "/"):
-            # What was forbidden there stays forbidden, or the system refuses the change.
-            flags = os.statvfs(inner).f_flag & (_NOSUID | _NODEV | _NOEXEC | 1024 | 2048)
-            flags |= (1 << 21) if os.statvfs(inner).f_flag & 4096 else 0
-            flags |= _REMOUNT | _BIND | _RDONLY | _NOSUID
-            _must(libc.mount(None, inner.encode(), None, flags, None), "mount")
 
 
 # --- system calls -----------------------------------------------------------------------

@@ -1,9 +1,10 @@
 """The program inside the sandbox: it runs a learner's cells and calls the learner's function.
 
-It starts once for many submissions. A *warden* loads the library and waits; for each submission
-it forks a process which fences itself in, gets the learner's cells over a pipe of its own, and
-is killed with all that it has started when the submission is done. The warden never sees a
-learner's code, and a learner's process can reach neither the warden nor the next submission.
+It starts once for many submissions. The *supervisor* (a fork server) loads the library and waits;
+for each submission it forks a *worker* process, which gives up its rights, gets the learner's
+cells over a pipe of its own, and is killed with all that it has started when the submission is
+done. The supervisor never sees a learner's code, and a worker can reach neither the supervisor
+nor the next submission.
 
 Run with ``python -I -S grader/sandbox/inside/main.py``, from a copy of the package ``grader`` that
 holds only this folder and ``notebooks/cells.py``. Nothing in here decides about points: whatever
@@ -38,7 +39,7 @@ from grader.sandbox.inside import confine, protocol
 # S: start a process (its pipe comes with it). K: kill this one. W: kill it unless it ends first.
 REQUEST = struct.Struct("!ci")
 STARTED = struct.Struct("!i")
-ENDED = struct.Struct("!iid")  # exit code, or minus the signal; peak memory (KiB); CPU seconds
+ENDED = struct.Struct("!id")  # exit code, or minus the signal; CPU seconds
 
 _ERROR_CHARS = 6000
 _ERROR_FRAMES = 15
@@ -46,34 +47,19 @@ _FLOOD = 50  # times as much as is kept
 
 
 def main() -> None:
-    """Serve as warden or, when told to be alone, as one learner's process."""
+    """Serve as supervisor or, when told to be alone, as one worker process."""
     if "--alone" in sys.argv:
         _live(_take_pipe(0, 1))
         return
     import socket
 
     control = socket.socket(fileno=os.dup(0))
-    settings = _read_settings(control.recv)
-    if settings["jail"] is not None:
-        confine.build_jail(**settings["jail"])
-        child = os.fork()  # the first process of the new process namespace
-        if child:
-            os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
+    try:
+        settings = protocol.read_message(lambda: control.recv(2**16), bytearray())
+    except EOFError:  # nobody wants it any more
+        return
     _preload(settings)
-    _Warden(control, settings).serve()
-
-
-def _read_settings(receive: Callable[[int], bytes]) -> dict[str, Any]:
-    def read(size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            more = receive(size - len(data))
-            if not more:
-                os._exit(0)
-            data += more
-        return data
-
-    return protocol.unpack(read(protocol.frame_length(read(protocol.HEAD_BYTES))))
+    _Supervisor(control, settings).serve()
 
 
 def _preload(settings: dict[str, Any]) -> None:
@@ -82,23 +68,23 @@ def _preload(settings: dict[str, Any]) -> None:
     if settings["library"] is None:
         return
     sys.path.insert(0, settings["library"])
-    importlib.import_module("compaction._withheld")
+    importlib.import_module("compaction._stubbed")
     for name in settings["preload"]:
         with contextlib.suppress(Exception):  # it will say so to those who import it
-            importlib.import_module(f"compaction.{name}")
+            importlib.import_module(name)
 
 
-class _Warden:
-    """Start and end learners' processes as the other side of the control pipe asks."""
+class _Supervisor:
+    """Start and end workers as the other side of the control pipe asks."""
 
     def __init__(self, control: Any, settings: dict[str, Any]) -> None:
         self._control = control
-        self._nest: confine.Nest | None = None
+        self._namespaces: confine.Namespaces | None = None
         self._tasks_around: int | None = settings["tasks_around"]
-        if settings["nest"]:
+        if settings["namespaces"]:
             with contextlib.suppress(OSError, AttributeError):
-                self._nest = confine.Nest()
-        confine.guard_warden()
+                self._namespaces = confine.Namespaces()
+        confine.guard_supervisor()
 
     def serve(self) -> None:
         import socket
@@ -106,7 +92,7 @@ class _Warden:
         # What is loaded by now is shared by all: never look at it again for collection.
         gc.collect()
         gc.freeze()
-        self._control.sendall(protocol.pack({"ready": True, "nest": self._nest is not None}))
+        self._control.sendall(protocol.pack({"namespaces": self._namespaces is not None}))
         while True:
             data, pipes, _, _ = socket.recv_fds(self._control, REQUEST.size, 1)
             if len(data) < REQUEST.size:  # the other side is gone
@@ -125,21 +111,21 @@ class _Warden:
             os.setsid()
             os.dup2(pipe, 3, inheritable=False)
             os.closerange(4, 4096)
-            _live(_take_pipe(3, 3), self._fence)
+            _live(_take_pipe(3, 3), self._confine)
 
         try:
-            return self._nest.fork(run) if self._nest else confine.fork(run)
+            return self._namespaces.fork(run) if self._namespaces else confine.fork(run)
         except OSError as error:
             return -(error.errno or 1)
 
-    def _fence(self, limits: dict[str, int]) -> None:
-        if self._nest is not None:
-            self._nest.enclose(limits["scratch_bytes"])
+    def _confine(self, limits: dict[str, int]) -> None:
+        if self._namespaces is not None:
+            self._namespaces.enclose(limits["scratch_bytes"])
         around = self._tasks_around
         confine.limit_resources(limits, confine.tasks_of_user() if around is None else around)
         confine.renounce()
 
-    def _end(self, child: int, patience_s: float) -> tuple[int, int, float]:
+    def _end(self, child: int, patience_s: float) -> tuple[int, float]:
         """Kill a learner's process and what it has started; return how it ended."""
         until = time.monotonic() + patience_s
         with contextlib.suppress(OSError):
@@ -156,11 +142,11 @@ class _Warden:
             with contextlib.suppress(OSError):
                 os.killpg(child, 9)
             self._end_orphans()
-            return code, usage.ru_maxrss, usage.ru_utime + usage.ru_stime
-        return 0, 0, 0.0
+            return code, usage.ru_utime + usage.ru_stime
+        return 0, 0.0
 
     def _end_orphans(self) -> None:
-        if self._nest is not None:
+        if self._namespaces is not None:
             return  # the system has ended them with the first process of their namespace
         for _ in range(100):
             left = confine.children()
@@ -190,16 +176,12 @@ class _Pipe:
             left = left[_write(self._target, left) :]
 
     def receive(self) -> dict[str, Any]:
-        return protocol.unpack(self._take(protocol.frame_length(self._take(protocol.HEAD_BYTES))))
+        return protocol.read_message(self._more, self._came)
 
-    def _take(self, size: int) -> bytes:
-        while len(self._came) < size:
-            more = _read(self._source, 2**16)
-            if not more:
-                _exit(0)
-            self._came += more
-        data = bytes(self._came[:size])
-        del self._came[:size]
+    def _more(self) -> bytes:
+        data = _read(self._source, 2**16)
+        if not data:
+            _exit(0)
         return data
 
 
@@ -215,30 +197,30 @@ def _take_pipe(source: int, target: int) -> _Pipe:
     return _Pipe(source, target)
 
 
-def _live(pipe: _Pipe, fence_in: Callable[[dict[str, int]], None] | None = None) -> None:
+def _live(pipe: _Pipe, give_up_rights: Callable[[dict[str, int]], None] | None = None) -> None:
     """Answer requests until the pipe ends. Never returns: nothing of the learner's runs at exit."""
     try:
         first = pipe.receive()
-        if fence_in is None:
+        if give_up_rights is None:
             _preload(first)
-            fence_in = _fence_alone
-        fence_in(first["limits"])
+            give_up_rights = _confine_alone
+        give_up_rights(first["limits"])
         os.chdir(first["scratch"])
         system = os.environ.get("SYSTEMROOT")  # Windows cannot do without
         os.environ.clear()
         os.environ.update(first["environment"], **({"SYSTEMROOT": system} if system else {}))
-        _Inmate(pipe, first).serve()
+        _Worker(pipe, first).serve()
     finally:
         os._exit(3)
 
 
-def _fence_alone(limits: dict[str, int]) -> None:
+def _confine_alone(limits: dict[str, int]) -> None:
     with contextlib.suppress(ImportError):  # Windows has no such limits
         confine.limit_resources(limits, confine.tasks_of_user())
     confine.renounce()
 
 
-class _Inmate:
+class _Worker:
     """A learner's notebook: its namespace, what it printed, and the functions in it."""
 
     def __init__(self, pipe: _Pipe, first: dict[str, Any]) -> None:
@@ -267,14 +249,14 @@ class _Inmate:
                 self._peer.serve(message)
                 continue
             answer = getattr(self, f"do_{message['do']}")(message)
-            reached = sys.modules["compaction._withheld"].reached
+            reached = sys.modules["compaction._stubbed"].reached
             answer["reached"] = reached[:20]
             reached.clear()
             answer["printed"] = self._printed.take()
             self._pipe.send({"answer": message["id"], **answer})
 
     def do_plan(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Choose the pieces to run; ``whole`` for all there is."""
+        """Choose the groups of statements to run; ``whole`` for all there is."""
         self._cells = [(name, source) for name, source in message["cells"]]
         for name, source in self._cells:
             linecache.cache[name] = (len(source), None, source.splitlines(True), name)
@@ -283,19 +265,20 @@ class _Inmate:
             cells.plan(self._cells, message["function"], whole=True) if message["whole"] else lean
         )
         return {
-            "pieces": [piece.cell for piece in self._plan.pieces],
-            "needed": sorted({piece.cell for piece in lean.pieces}),
+            "groups": [group.cell for group in self._plan.groups],
+            "needed": sorted({group.cell for group in lean.groups}),
+            "imported": _imported([group.body for group in lean.groups], message["stubbed"]),
             "faults": [list(fault) for fault in self._plan.faults],
             "left_out": self._plan.left_out,
         }
 
     def do_run(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Run one piece."""
+        """Run one group."""
         assert self._plan is not None
-        piece = self._plan.pieces[message["piece"]]
-        name = self._cells[piece.cell][0]
+        group = self._plan.groups[message["group"]]
+        name = self._cells[group.cell][0]
         try:
-            code = compile(piece.body, name, "exec", self._flags, dont_inherit=True)
+            code = compile(group.body, name, "exec", self._flags, dont_inherit=True)
             # As in a notebook: a future import holds for the cells that follow.
             self._flags |= code.co_flags & _FUTURES
             if code.co_flags & inspect.CO_COROUTINE:
@@ -317,9 +300,11 @@ class _Inmate:
             return {"absent": "is not a function"}
         self._peer.forget()
         args, kwargs = self._peer.decode(message["args"]), self._peer.decode(message["kwargs"])
+        handed_in = protocol.encode([args, kwargs])
         try:
-            value = function(*args, **kwargs)
-            return {"value": protocol.encode(value)}
+            value = protocol.encode(function(*args, **kwargs))
+            # The other side has other copies: it cannot see what was done to these.
+            return {"value": value, "changed": not _is_still([args, kwargs], handed_in)}
         except protocol.Unsendable as reason:
             return {"unsendable": str(reason)}
         except protocol.PipeEnd:
@@ -330,6 +315,26 @@ class _Inmate:
     def _flood(self) -> None:
         self._pipe.send({"flood": True})
         os._exit(3)
+
+
+def _is_still(arguments: object, data: object) -> bool:
+    """Return True if arguments are what they were when they were encoded."""
+    try:
+        return bool(protocol.encode(arguments) == data)
+    except protocol.Unsendable:
+        return False
+
+
+def _imported(bodies: list[ast.Module], stubbed: list[str]) -> list[str]:
+    """Return which of the stubbed functions the cells import by name."""
+    return [
+        f"{node.module}.{alias.name}"
+        for body in bodies
+        for node in ast.walk(body)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "compaction"
+        for alias in node.names
+        if alias.name in stubbed
+    ]
 
 
 _FUTURES = 0
@@ -359,16 +364,17 @@ class _Printed(io.RawIOBase):
         return len(data)
 
     def take(self) -> str:
-        """Return what was kept since the last time."""
+        """Return what was kept since the last time; a flood is counted anew."""
         with contextlib.suppress(Exception):
             sys.stdout.flush()
+        self._all = 0
         text = self._kept.decode("utf-8", "replace")
         self._kept.clear()
         return text
 
 
 class _Shell:
-    """Stands for IPython's shell: whatever a cell asks of it, nothing happens."""
+    """In the place of IPython's shell: whatever a cell asks of it, nothing happens."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *args, **kwargs: None

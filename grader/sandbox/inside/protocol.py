@@ -2,7 +2,7 @@
 
 The checks and the sandboxed program both use this file. A frame is four bytes of length and a
 JSON text. Numbers, texts, True, False, None and lists are JSON's own; everything else is an
-object with one mark that says what it is. Values are rebuilt from data alone, into exact types
+object with one tag that says what it is. Values are rebuilt from data alone, into exact types
 and the library's own types, so nothing that a learner's object does can reach the other side.
 
 A function cannot cross, so a number crosses in its place, and the other side gets a function
@@ -58,8 +58,16 @@ class PipeEnd(Exception):
     """Nothing more can be asked over this pipe."""
 
 
-class WireError(PipeEnd):
-    """Data that is none: not JSON, a mark nobody knows, too deep, an answer out of turn."""
+class ProtocolError(PipeEnd):
+    """Data that is not valid: not JSON, a tag nobody knows, too deep, an answer out of turn."""
+
+
+class TooLong(ProtocolError):
+    """A frame that announces more bytes than are allowed; ``length`` is how many."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(f"a frame of {length:,} bytes")
+        self.length = length
 
 
 class Unsendable(Exception):
@@ -67,7 +75,7 @@ class Unsendable(Exception):
 
 
 class Foreign:
-    """What stands for a value of a type that may not cross; its class has the type's name."""
+    """In the place of a value of a type that may not cross; its class has the type's name."""
 
 
 def foreign(type_name: str) -> Foreign:
@@ -132,9 +140,9 @@ def _encode(value: object, export: Export | None, depth: int) -> Any:
     if known is not None:
         return _encode_known(value, known, export, depth)
     if export is not None:
-        marked = _encode_callable(value, export, depth)
-        if marked is not None:
-            return marked
+        tagged = _encode_callable(value, export, depth)
+        if tagged is not None:
+            return tagged
     return {"other": _type_name(kind)}
 
 
@@ -203,17 +211,17 @@ def _fields(kind: type) -> tuple[str, ...]:
 def decode(data: Any, imported: Import | None = None) -> Any:
     """Return the value that the data describes, of exact types and the library's own.
 
-    ``imported`` makes what stands for a function or a counter of the other side.
+    ``imported`` makes what takes the place of a function or a counter of the other side.
 
     >>> decode({"is": "Chars", "of": [2, 6]})
     Chars(cjk=2, other=6)
 
-    Raises WireError for data that describes nothing.
+    Raises ProtocolError for data that describes nothing.
 
     >>> decode({"is": "Popen", "of": ["sh"]})
     Traceback (most recent call last):
     ...
-    grader.sandbox.inside.protocol.WireError: no type called 'Popen' may cross
+    grader.sandbox.inside.protocol.ProtocolError: no type called 'Popen' may cross
     """
     return _decode(data, imported, 0)
 
@@ -222,51 +230,51 @@ def _decode(data: Any, imported: Import | None, depth: int) -> Any:
     if data is None or isinstance(data, bool | str | int | float):
         return data
     if depth >= MAX_DEPTH:
-        raise WireError("nested too deep")
+        raise ProtocolError("nested too deep")
     depth += 1
     if isinstance(data, list):
         return [_decode(item, imported, depth) for item in data]
-    mark = next(iter(data), None)
-    content = data.get(mark)
-    if mark == "keys" and isinstance(content, dict):
+    tag = next(iter(data), None)
+    content = data.get(tag)
+    if tag == "keys" and isinstance(content, dict):
         return {key: _decode(item, imported, depth) for key, item in content.items()}
-    if mark == "dict":
+    if tag == "dict":
         return _decode_dict(content, imported, depth)
-    if mark == "tuple" and isinstance(content, list):
+    if tag == "tuple" and isinstance(content, list):
         return tuple([_decode(item, imported, depth) for item in content])
-    if mark == "is":
+    if tag == "is":
         return _decode_known(data, imported, depth)
-    if mark == "int" and isinstance(content, str) and len(content) <= MAX_INT_BITS // 4 + 4:
+    if tag == "int" and isinstance(content, str) and len(content) <= MAX_INT_BITS // 4 + 4:
         return _decode_int(content)
-    if mark == "float" and content in ("inf", "-inf", "nan"):
+    if tag == "float" and content in ("inf", "-inf", "nan"):
         return float(content)
-    if mark == "other" and isinstance(content, str):
+    if tag == "other" and isinstance(content, str):
         return foreign(content)
-    if mark == "meter":
+    if tag == "meter":
         return _fresh_meter(_decode(content, None, depth))
-    if mark in ("call", "counter") and type(content) is int and imported is not None:
+    if tag in ("call", "counter") and type(content) is int and imported is not None:
         table = _decode(data.get("coefficients"), None, depth)
-        return imported(mark, content, table)
-    raise WireError(f"nobody knows what {str(mark)[:40]!r} means here")
+        return imported(tag, content, table)
+    raise ProtocolError(f"nobody knows what {str(tag)[:40]!r} means here")
 
 
 def _decode_dict(content: Any, imported: Import | None, depth: int) -> dict[Any, Any]:
     if not isinstance(content, list):
-        raise WireError("a dict that is no list of pairs")
+        raise ProtocolError("a dict that is no list of pairs")
     made: dict[Any, Any] = {}
     odd_keys = 0
     for pair in content:
         if not isinstance(pair, list) or len(pair) != 2:
-            raise WireError("a dict that is no list of pairs")
+            raise ProtocolError("a dict that is no list of pairs")
         key = _decode(pair[0], imported, depth)
         if type(key) is not str:
             odd_keys += 1
             if odd_keys > MAX_ODD_KEYS:
-                raise WireError(f"a dict with more than {MAX_ODD_KEYS} keys that are not text")
+                raise ProtocolError(f"a dict with more than {MAX_ODD_KEYS} keys that are not text")
         try:
             made[key] = _decode(pair[1], imported, depth)
         except TypeError:
-            raise WireError("a dict with a key that cannot be one") from None
+            raise ProtocolError("a dict with a key that cannot be one") from None
     return made
 
 
@@ -274,18 +282,18 @@ def _decode_known(data: Any, imported: Import | None, depth: int) -> Any:
     name, parts, member = data.get("is"), data.get("of"), data.get("member")
     kind = known_type(name) if isinstance(name, str) else None
     if kind is None:
-        raise WireError(f"no type called {str(name)[:40]!r} may cross")
+        raise ProtocolError(f"no type called {str(name)[:40]!r} may cross")
     if issubclass(kind, enum.Enum):
         if not isinstance(member, str) or member not in kind.__members__:
-            raise WireError(f"no such {name}")
+            raise ProtocolError(f"no such {name}")
         return kind[member]
     if not isinstance(parts, list) or len(parts) != len(_fields(kind)):
-        raise WireError(f"a {name} without its fields")
+        raise ProtocolError(f"a {name} without its fields")
     values = [_decode(part, imported, depth) for part in parts]
     try:
         return kind(*values)
     except Exception as error:  # some of the library's types refuse what makes no sense
-        raise WireError(f"a {name} that is none: {error}"[:200]) from None
+        raise ProtocolError(f"not a valid {name}: {error}"[:200]) from None
 
 
 def known_type(name: str) -> type | None:
@@ -308,7 +316,7 @@ def _decode_int(content: str) -> int:
     try:
         return int(content, 16)
     except ValueError:
-        raise WireError("a whole number that is none") from None
+        raise ProtocolError("not a valid whole number") from None
 
 
 def _fresh_meter(table: Any) -> Any:
@@ -316,7 +324,7 @@ def _fresh_meter(table: Any) -> Any:
     from compaction.tokens import Coefficients
 
     if type(table) is not Coefficients:
-        raise WireError("a meter without its table")
+        raise ProtocolError("a meter without its table")
     return TokenMeter(table)
 
 
@@ -335,13 +343,13 @@ def pack(message: dict[str, Any]) -> bytes:
 
 
 def unpack(body: bytes) -> dict[str, Any]:
-    """Return the message in a frame's body; raise WireError when there is none."""
+    """Return the message in a frame's body; raise ProtocolError when there is none."""
     try:
         message = _read_json(body.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError, MemoryError) as error:
-        raise WireError(f"no JSON: {str(error)[:100]}") from None
+        raise ProtocolError(f"no JSON: {str(error)[:100]}") from None
     if not isinstance(message, dict):
-        raise WireError("no message")
+        raise ProtocolError("no message")
     return message
 
 
@@ -361,6 +369,34 @@ def frame_length(head: bytes) -> int:
 
 
 HEAD_BYTES = _LENGTH.size
+
+
+def read_exactly(size: int, more: Callable[[], bytes], came: bytearray) -> bytes:
+    """Take exactly so many bytes off the front of ``came``; ``more`` brings what is lacking.
+
+    >>> read_exactly(3, lambda: b"cdef", came := bytearray(b"ab")), came
+    (b'abc', bytearray(b'def'))
+
+    Raises EOFError when ``more`` brings nothing.
+    """
+    while len(came) < size:
+        data = more()
+        if not data:
+            raise EOFError("it has ended")
+        came += data
+    taken = bytes(came[:size])
+    del came[:size]
+    return taken
+
+
+def read_message(
+    more: Callable[[], bytes], came: bytearray, most_bytes: int = 2**32
+) -> dict[str, Any]:
+    """Read one frame and return its message; raise TooLong when it has more bytes than allowed."""
+    length = frame_length(read_exactly(HEAD_BYTES, more, came))
+    if length > most_bytes:
+        raise TooLong(length)
+    return unpack(read_exactly(length, more, came))
 
 
 # --- calling across ---------------------------------------------------------------------
@@ -390,7 +426,7 @@ class Peer:
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send a request and return its answer; serve the other side's calls in between."""
         if self._depth >= MAX_NESTING:
-            raise WireError(f"more than {MAX_NESTING} calls wait for each other")
+            raise ProtocolError(f"more than {MAX_NESTING} calls wait for each other")
         # Drawn, so that an answer cannot be written before its question.
         ticket = int.from_bytes(os.urandom(6), "big")
         self._depth += 1
@@ -400,7 +436,7 @@ class Peer:
                 message = self._receive()
                 if "answer" in message:
                     if message["answer"] != ticket:
-                        raise WireError("an answer to nothing that was asked")
+                        raise ProtocolError("an answer to nothing that was asked")
                     return message
                 self.serve(message)
         finally:
@@ -410,17 +446,17 @@ class Peer:
         """Answer one request of the other side: a call of something exported to it."""
         number, ticket = message.get("call"), message.get("id")
         if type(number) is not int or not 0 <= number < len(self._exported):
-            raise WireError("a call of nothing that was handed over")
+            raise ProtocolError("a call of nothing that was handed over")
         self._served += 1
         if self._max_calls is not None and self._served > self._max_calls:
-            raise WireError(f"more than {self._max_calls} calls back")
+            raise ProtocolError(f"more than {self._max_calls} calls back")
         self._send({"answer": ticket, **self.outcome(self._exported[number], message)})
 
     def outcome(self, function: object, message: dict[str, Any]) -> dict[str, Any]:
         """Call a function (of a counter: its ``count``) as a message asks; return what came."""
         args, kwargs = self.decode(message.get("args")), self.decode(message.get("kwargs"))
         if not isinstance(args, list) or not isinstance(kwargs, dict):
-            raise WireError("a call without arguments")
+            raise ProtocolError("a call without arguments")
         called = function if callable(function) else function.count  # type: ignore[attr-defined]
         try:
             value = called(*args, **kwargs)
@@ -477,7 +513,7 @@ class RemoteCounter:
 def remote_error(told: Any) -> Exception:
     """Return an exception of the other side: of the same built-in class, or one of its name."""
     if not isinstance(told, list) or len(told) != 2 or not all(isinstance(t, str) for t in told):
-        raise WireError("an error that is none")
+        raise ProtocolError("not a valid error")
     name, text = told[0][:80], told[1][:_ERROR_CHARS]
     kind = _RAISED.get(name)
     if kind is None:

@@ -220,7 +220,7 @@ def test_lines_from_a_pipe_are_a_session(environment: dict[str, str], tmp_path: 
     lines = "A calc test fails. Find out why. Remember: build with `pnpm build:calc`.\n\n/probes\n"
     done = subprocess.run(
         [*AGENT, "--yes", "--session", str(tmp_path / "s.json")],
-        input=lines + "/nothing\n/exit\nnever said\n",
+        input=lines + "/budgte\n/exit\nnever said\n",
         capture_output=True,
         text=True,
         env=environment,
@@ -232,7 +232,7 @@ def test_lines_from_a_pipe_are_a_session(environment: dict[str, str], tmp_path: 
     assert "  run: python -m unittest -v test_calc\n" in shown
     assert 'test expects a CalcError that says "divide by zero"' in " ".join(shown.split())
     assert "pnpm build:calc: kept, in message 2" in shown
-    assert "* there is no command /nothing; /help lists them" in shown
+    assert "* there is no command /budgte; the nearest is /budget, /help lists them" in shown
     assert "never said" not in shown
     assert problems(read_history(tmp_path / "s.json")) == []
     assert max(map(len, shown.splitlines())) < 100

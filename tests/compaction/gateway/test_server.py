@@ -293,7 +293,7 @@ def test_replies_and_faults_can_be_added_while_it_runs(start: Any) -> None:
         (7, "got an integer"),
         (None, "got null"),
         ({}, "content or tool_calls"),
-        ({"content": 1}, "a string as content"),
+        ({"content": 1}, "text or parts as content"),
         ({"tool_calls": []}, "at least one tool call"),
         ({"tool_calls": ["read_file"]}, "a name and arguments"),
         ({"tool_calls": [{"function": {"arguments": "{}"}}]}, "a name and arguments"),
@@ -1085,9 +1085,11 @@ def test_the_command_lines_faults_and_scripts_reach_the_gateway(
     turns.write_text('["Hello."]', encoding="utf-8")
     summaries.write_text(json.dumps([SUMMARY]), encoding="utf-8")
     files = ["--script", str(turns), "--summaries", str(summaries)]
+    files += ["--window", "4096", "--too-long", "vllm"]
     assert main(["gateway", *files, "--port", "8000", "--fault", "slow", "--fault", "slow/3"]) == 0
     faults = [Fault("slow"), Fault("slow", every=3)]
     expected = {"summaries": [SUMMARY], "port": 8000, "faults": faults}
+    expected |= {"window": 4096, "too_long": "vllm"}
     assert given == [((["Hello."],), expected)]
     with pytest.raises(SystemExit):
         main(["gateway", "--help"])

@@ -376,12 +376,9 @@ UNKNOWN: list[tuple[str, Function]] = [
     ("calibrate-singular", changed(fit, degenerate=False)),
     ("calibrate-singular", changed(fit, note=" ")),
     ("calibrate-singular", changed(fit, coefficients=Coefficients(1.0, 0.26))),
-    ("calibrate-few", changed(fit, calibrated=True)),
-    ("calibrate-few", changed(fit, coefficients=DEFAULT)),
     ("trigger-proportion", lambda *_, **__: False),
     ("trigger-proportion", lambda *_, **__: True),
     ("trigger-proportion", with_line_at(0.9)),
-    ("trigger-proportion", with_line_at(0.7)),  # threshold and tools are ignored
     ("trigger-proportion", lambda messages, *_, **__: len(str(messages)) > 5000),
     ("budget-table", lambda *_, **__: []),
     ("budget-table", lambda *a, **k: budget_table(*a, **k)[:6]),
@@ -390,8 +387,6 @@ UNKNOWN: list[tuple[str, Function]] = [
         "budget-table",
         lambda *a, **k: [dataclasses.replace(r, over=True) for r in budget_table(*a, **k)],
     ),
-    ("budget-table", over_from_the_allowance_on),
-    ("budget-table", by_default_prices),
     ("group-atomic", lambda messages, *_: [Group(0, len(messages), "recent")]),
     ("group-atomic", lambda messages, *_: []),
     ("group-atomic", overlapping_apart),
@@ -412,7 +407,6 @@ UNKNOWN: list[tuple[str, Function]] = [
     ("probe-survives", lambda probes, *_: ProbeReport([], list(probes), [])),
     ("probe-control", all_kept),
     ("probe-control", lambda probes, *_: ProbeReport([], list(probes), [])),
-    ("probe-control", lambda probes, messages, ask=None: verify(probes, messages)),
 ]
 
 
@@ -434,7 +428,9 @@ def four_characters(text: str, *_: Any) -> int:
 def by_place(messages: Any, *_: Any, **__: Any) -> list[Group]:
     groups: list[Group] = []
     for position, message in enumerate(messages):
-        if message["role"] == "tool" and groups and messages[position - 1]["role"] != "user":
+        before = messages[position - 1]
+        behind = before["role"] == "tool" or bool(before.get("tool_calls"))
+        if message["role"] == "tool" and groups and behind:
             groups[-1] = Group(groups[-1].start, position + 1, "recent")
         else:
             groups.append(Group(position, position + 1, "recent"))
@@ -527,10 +523,12 @@ def without_tools(
     return bool(10 * meter.count(messages) > round(10 * threshold * window, 6))
 
 
-def by_the_first_member(messages: Any, keep_recent: int = 3) -> list[Group]:
+def by_the_first_member(
+    messages: Any, keep_recent: int = 3, pinned: Any = is_checklist
+) -> list[Group]:
     alone = [
         "system" if m["role"] in ("system", "developer") else group.keep
-        for m, group in zip(messages, one_each(messages), strict=True)
+        for m, group in zip(messages, one_each(messages, pinned), strict=True)
     ]
     groups = group_messages(messages, keep_recent)
     return [
@@ -546,11 +544,11 @@ def by_the_first_member(messages: Any, keep_recent: int = 3) -> list[Group]:
     ]
 
 
-def one_each(messages: Any) -> list[Group]:
+def one_each(messages: Any, rule: Any = is_checklist) -> list[Group]:
     waiting = pair_results(messages)[1]
     kinds = []
     for position, message in enumerate(messages):
-        pinned = message["role"] != "tool" and is_checklist(message)
+        pinned = message["role"] != "tool" and rule(message)
         kinds.append(
             "pinned" if pinned else "unfinished" if position in waiting else "compressible"
         )
@@ -624,7 +622,9 @@ KNOWN: list[tuple[str, Function, str]] = [
     ("estimate-cjk", lambda text, *_: estimate(text), "default prices were used"),
     ("estimate-cjk", term_by_term, "each term was rounded up by itself"),
     ("calibrate-fit", day2.fit, "counted, not fitted"),
-    ("calibrate-fit", lambda s, a=DEFAULT: fit(s, a, 4), "three usable samples are enough"),
+    ("calibrate-fit", lambda s, a=DEFAULT, m=3: fit(s, a, 4), "as many usable samples"),
+    ("calibrate-few", changed(fit, calibrated=True), "nothing is calibrated"),
+    ("calibrate-few", changed(fit, coefficients=DEFAULT), "need not be the default ones"),
     ("calibrate-fit", solved(1e-6, lambda price: price), "limited to 0.01 to 4"),
     ("calibrate-singular", solved(0, limit_coefficient), "Sxx · Syy"),
     ("calibrate-singular", solved(0, lambda price: price), "Sxx · Syy"),
@@ -634,8 +634,11 @@ KNOWN: list[tuple[str, Function, str]] = [
     ("trigger-proportion", turns_over(3), "counted turns"),
     ("trigger-proportion", turns_over(15), "counted turns"),
     ("trigger-proportion", without_tools, "tool schemas were not counted"),
+    ("trigger-proportion", with_line_at(0.7), "a hair beside it"),
     ("budget-table", lambda *a, **k: [r for r in budget_table(*a, **k) if r.tokens], "left out"),
     ("budget-table", counted_path_by_path, "rounded up by itself"),
+    ("budget-table", over_from_the_allowance_on, "exactly the allowance"),
+    ("budget-table", by_default_prices, "counter's own prices"),
     ("group-atomic", everything("recent"), "one message a group"),
     ("group-atomic", by_place, "by their place"),
     ("group-unfinished", day4.group_messages, "nobody has answered"),
@@ -649,6 +652,7 @@ KNOWN: list[tuple[str, Function, str]] = [
     ("probe-survives", found_anywhere, "pieced together from two messages"),
     ("probe-survives", found_in_any_letters, "upper and lower case count"),
     ("probe-control", day6.verify, "answer was believed"),
+    ("probe-control", lambda probes, messages, ask=None: verify(probes, messages), "never asked"),
     ("carry-needed", unneeded_only, "needed fields go too"),
     ("carry-needed", needed_as_listed, "order of needed means nothing"),
     ("step-threshold", step(at_emergency=False), "exactly at the emergency line"),
@@ -697,7 +701,7 @@ def test_the_four_lines_of_the_first_failure() -> None:
 
 
 def test_half_a_compaction_is_explained() -> None:
-    def in_part(messages: Any, summarize: Any, *, keep_recent: int, meter: Any) -> Compaction:
+    def in_part(messages: Any, summarize: Any, *, keep_recent: int = 3, meter: Any) -> Compaction:
         def repaired(stretch: Any) -> str:
             reply = summarize(stretch)
             return reply if reply.count(":\n") >= 4 else "!"
@@ -742,20 +746,36 @@ def test_what_the_process_has_counted_changes_nothing() -> None:
         calibration.meter.__dict__.update(used.__dict__)
 
 
-@pytest.mark.parametrize(
-    "check_id", [i for i in IDS if not i.startswith(("estimate", "calibrate"))]
-)
-def test_a_function_that_spoils_its_input_spoils_no_other_call(check_id: str) -> None:
+@pytest.mark.parametrize("check_id", [i for i in CHECKS if not i.startswith(("estimate", "step"))])
+def test_a_function_that_changes_what_it_is_given_fails(check_id: str) -> None:
     check = CHECKS[check_id]
 
     def spoiling(*args: Any, **kwargs: Any) -> Any:
         answer = copy.deepcopy(SOLUTIONS[check.function](*args, **kwargs))
         for argument in args:
-            if isinstance(argument, list):
+            if isinstance(argument, list | dict):
                 argument.clear()
         return answer
 
-    assert run_check(check, spoiling).passed
+    failure = run_check(check, spoiling).failure
+    assert failure is not None
+    assert failure.expected == "what is handed in stays untouched"
+    assert "was changed" in failure.got and failure.why is None
+
+
+@pytest.mark.parametrize("check_id", IDS)
+def test_the_case_of_an_exception_is_told(check_id: str) -> None:
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        return args[99]
+
+    result = run_check(CHECKS[check_id], broken)
+    assert result.failure is None and result.case is not None
+    name = "group_messages" if check_id == "group-no-orphans" else CHECKS[check_id].function
+    assert result.case.call.startswith(f"{name}(")
+    assert result.case.got.startswith("raised IndexError: tuple index out of range, in line ")
+    assert result.case.got.endswith(": return args[99]")
+    assert not result.case.expected.startswith("a list")  # the value, not only its kind
+    assert result.lines == result.case.lines
 
 
 def test_an_exception_of_the_learner_is_kept() -> None:
@@ -766,6 +786,8 @@ def test_an_exception_of_the_learner_is_kept() -> None:
     assert not result.passed and result.failure is None
     assert isinstance(result.error, ZeroDivisionError)
     assert result.line == "✗ estimate-cjk: estimate raised ZeroDivisionError: division by"
+    assert result.case is not None and result.case.call == 'estimate("你好 world")'
+    assert result.case.expected == "4"
 
 
 @pytest.mark.parametrize("error", [SystemExit(0), GeneratorExit(), MemoryError(), RecursionError()])

@@ -12,8 +12,8 @@ from compaction.documents import Packing
 from compaction.probes import Probe
 from compaction.summary import Compaction
 from grader.build.command import ROOT, labs
+from grader.errors import BadInput
 from grader.exercises import EXERCISES, IMPORTS, SLUGS
-from grader.feedback import BadInput
 from grader.learner.assemble import Assembly, assemble, labs_beside, run_session
 from grader.starters import day1, day8
 

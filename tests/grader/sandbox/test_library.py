@@ -1,18 +1,31 @@
-"""The library's copy in the sandbox: the day's exercise is not in it, everything else is."""
+"""The library's copy in the sandbox: the day's exercise is a stub in it, the rest is whole."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
+import importlib
+import io
+import json
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from grader.build.place_starters import home_of
+from grader.checks import CHECKS, run_check
 from grader.exercises import EXERCISES, IMPORTS, exercises_of, source_of
-from grader.notebooks.cells import _bound, free_names
-from grader.sandbox.library import LIBRARY, PRELOADED, withhold, write_library
+from grader.sandbox.library import (
+    ALSO_STUBBED,
+    LIBRARY,
+    loaded_first,
+    needed_modules,
+    with_stub,
+    write_library,
+)
 
 DAYS = sorted({exercise.day for exercise in EXERCISES})
 
@@ -42,57 +55,52 @@ def python(folder: Path, code: str) -> str:
 
 
 @pytest.mark.parametrize("day", DAYS)
-def test_the_days_functions_are_nowhere_in_the_copy(copies: dict[int, Path], day: int) -> None:
+def test_the_bodies_of_the_days_functions_are_nowhere_in_the_copy(
+    copies: dict[int, Path], day: int
+) -> None:
+    texts = [path.read_text("utf-8") for path in (copies[day] / "compaction").rglob("*.py")]
+    compiled = [path.read_bytes() for path in copies[day].rglob("*.pyc")]
+    originals = [path.read_text("utf-8") for path in LIBRARY.rglob("*.py")]
     for exercise in exercises_of(day):
         body = source_of(exercise.solution()).split('"""')[2].strip()
-        lines = [line for line in body.splitlines() if len(line.strip()) > 25]
-        assert lines
-        home = home_of(LIBRARY.parent, exercise.module, exercise.function)
-        text = (copies[day] / home.relative_to(LIBRARY.parent)).read_text("utf-8")
-        assert f"def {exercise.function}(" not in text
-        original = home.read_text("utf-8")
-        for line in lines:
-            if original.count(line.strip()) == 1:  # a line that is in no other function
-                assert line.strip() not in text
-        for compiled in copies[day].rglob(f"{home.stem}.*.pyc"):
-            assert exercise.solution().__code__.co_code not in compiled.read_bytes()
+        lines = [line.strip() for line in body.splitlines() if len(line.strip()) > 25]
+        # A line that stands in this function alone.
+        own = [line for line in lines if sum(text.count(line) for text in originals) == 1]
+        assert own
+        assert not [line for line in own if any(line in text for text in texts)]
+        assert compiled
+        assert not any(exercise.solution().__code__.co_code in data for data in compiled)
 
 
 @pytest.mark.parametrize("day", DAYS)
-def test_all_the_rest_can_be_imported(copies: dict[int, Path], day: int) -> None:
-    names = [exercise.function for exercise in exercises_of(day)]
+def test_everything_can_be_imported_and_a_call_meets_the_stub(
+    copies: dict[int, Path], day: int
+) -> None:
     told = python(
         copies[day],
         f"""
-import importlib
-from compaction._withheld import reached
-for name in {PRELOADED}:
-    importlib.import_module("compaction." + name)
+import importlib, inspect
+from compaction._stubbed import reached
+for name in {loaded_first()}:
+    importlib.import_module(name)
 {IMPORTS[day]}
 assert reached == [], reached
-for module, name in {[(e.module, e.function) for e in EXERCISES]}:
-    there = hasattr(importlib.import_module(module), name)
-    assert there == (name not in {names}), name
-print(sorted(reached))
+for module, name in {[(e.module, e.function) for e in exercises_of(day)]}:
+    function = getattr(importlib.import_module(module), name)
+    needed = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+    try:
+        function(*[None] * len(needed))
+    except RuntimeError as error:
+        print(error)
+print(reached)
 """,
     )
-    expected = sorted(f"{e.module}.{e.function}" for e in exercises_of(day))
-    assert told == repr(expected)
+    names = [f"{e.module}.{e.function}" for e in exercises_of(day)]
+    lines = [f"{name} is this day's exercise: here the library lacks it" for name in names]
+    assert told.splitlines() == [*lines, repr(names)]
 
 
-@pytest.mark.parametrize("day", DAYS)
-def test_no_function_of_the_copy_lacks_a_name(copies: dict[int, Path], day: int) -> None:
-    for path in (copies[day] / "compaction").glob("*.py"):
-        if not (LIBRARY / path.name).exists():
-            continue
-        before, after = (ast.parse(f.read_text("utf-8")) for f in (LIBRARY / path.name, path))
-        had, has = ({n for node in tree.body for n in _bound(node)} for tree in (before, after))
-        for node in after.body:
-            lacking = free_names(node, annotations=False) & (had - has)
-            assert not lacking, (path.name, ast.unparse(node).splitlines()[0])
-
-
-def test_who_needs_a_withheld_function_says_so(copies: dict[int, Path]) -> None:
+def test_whatever_calls_a_stubbed_function_meets_the_stub(copies: dict[int, Path]) -> None:
     told = python(
         copies[4],
         """
@@ -103,75 +111,124 @@ except RuntimeError as error:
     print(error)
 """,
     )
-    assert told == "compact needs group_messages, and here the library lacks it"
-
-
-def test_reaching_for_a_withheld_function_is_noticed(copies: dict[int, Path]) -> None:
-    told = python(
-        copies[1],
-        """
-from compaction import _withheld
-try:
-    from compaction.tokens import estimate
-except ImportError:
-    print(_withheld.reached)
-try:
-    import compaction.tokens
-    compaction.tokens.estimate
-except AttributeError:
-    print(_withheld.reached)
-exec("from compaction.tokens import *")
-import compaction.tokens
-print(hasattr(compaction.tokens, "nothing"), _withheld.reached)
-""",
-    )
-    reached = ["compaction.tokens.estimate"]
-    assert told.splitlines() == [repr(reached), repr(reached * 2), f"False {reached * 2!r}"]
-
-
-def test_star_import_brings_the_rest(copies: dict[int, Path]) -> None:
-    told = python(
-        copies[3],
-        "from compaction.budget import *\nprint('PATHS' in dir(), 'budget_table' in dir())",
-    )
-    assert told == "True False"
+    lacking = "compaction.grouping.group_messages is this day's exercise: here the library lacks it"
+    assert told == lacking
 
 
 def test_without_names_the_library_is_copied_as_it_is(tmp_path: Path) -> None:
     write_library(tmp_path)
     copied = {path.relative_to(tmp_path) for path in (tmp_path / "compaction").rglob("*.py")}
-    tops = {path.parts[1].removesuffix(".py") for path in copied}
-    assert set(PRELOADED) <= tops
-    for path in copied - {Path("compaction", "_withheld.py")}:
-        original = LIBRARY.parent / path
-        assert (tmp_path / path).read_text("utf-8") == original.read_text("utf-8")
+    assert copied == {Path("compaction", name) for name in (*needed_modules(), "_stubbed.py")}
+    for path in copied - {Path("compaction", "_stubbed.py")}:
+        assert (tmp_path / path).read_text("utf-8") == (LIBRARY.parent / path).read_text("utf-8")
 
 
-def test_a_name_that_is_no_exercise_is_refused(tmp_path: Path) -> None:
+def test_what_no_exercise_needs_is_not_there() -> None:
+    tops = {name.split("/")[0].removesuffix(".py") for name in needed_modules()}
+    assert tops & {"agent", "cli", "setup_check", "__main__"} == set()
+
+
+def test_all_that_the_labs_import_is_there(copies: dict[int, Path], repository: Path) -> None:
+    lines = set()
+    for path in sorted((repository / "solutions").glob("*/*.ipynb")):
+        for cell in json.loads(path.read_bytes())["cells"]:
+            if cell["cell_type"] == "code":
+                lines |= set(_imports_of_the_library("".join(cell["source"])))
+    assert len(lines) > 20
+    python(copies[7], "\n".join(sorted(lines)))
+
+
+def _imports_of_the_library(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("compaction"):
+            yield ast.unparse(node)
+
+
+def test_a_name_that_is_not_an_exercise_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no exercise is called nothing"):
         write_library(tmp_path, ["nothing"])
-    with pytest.raises(ValueError, match=r"the library has no a\.f"):
-        withhold({"a": "# f"}, {"f": "a"})
 
 
-def test_what_is_made_by_a_withheld_function_goes_too() -> None:
-    source = "def f(): return 1\nTABLE = [f()]\ndef g(): return TABLE\nclass C:\n    x = g\nN = 2\n"
-    made = withhold({"a": source}, {"f": "a"})["a"]
-    assert "TABLE = " not in made and "N = 2" in made
-    assert "g = _stand_in('g', 'TABLE')" in made
-    assert "C = _stand_in('C', " not in made  # it needs g, and g is there: it says what is missing
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x = 1\n", "there is no function f here"),
+        ("def f(): return 1\n", "the body of f begins on the line of its name"),
+    ],
+)
+def test_what_cannot_be_stubbed_is_refused(source: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        with_stub(source, "f", "a.f")
 
 
-def test_a_parameter_of_the_same_name_is_no_use_of_it_but_its_default_is() -> None:
-    plain_use = "def f(): pass\ndef g(f): return f\n"
-    assert "_stand_in('g'" not in withhold({"a": plain_use}, {"f": "a"})["a"]
-    default = "def f(): pass\ndef g(f=f): return f\n"
-    assert "g = _stand_in('g', 'f')" in withhold({"a": default}, {"f": "a"})["a"]
+# --- no other function of the library does an exercise ----------------------------------
 
 
-def test_imports_within_functions_count() -> None:
-    sources = {
-        "a": "def f(): pass",
-        "b": "def g():\n    from compaction.a import f\n    return f()",
-    }
-    assert "g = _stand_in('g', 'f')" in withhold(sources, {"f": "a"})["b"]
+def public_functions() -> dict[str, Callable[..., Any]]:
+    """Every public function and class of the modules in the copy, by its full name."""
+    found: dict[str, Callable[..., Any]] = {}
+    for path in needed_modules():
+        dotted = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        name = "compaction" if dotted == "__init__" else f"compaction.{dotted}"
+        for key, value in vars(importlib.import_module(name)).items():
+            module = getattr(value, "__module__", None) or ""
+            if callable(value) and not key.startswith("_") and module.startswith("compaction"):
+                found[f"{name}.{key}"] = value
+    return found
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no alarms on Windows")
+def test_no_public_function_of_the_library_is_an_exercise_by_itself() -> None:
+    """Each is tried as the whole body of each exercise: what gains a point has to be a stub."""
+    starters = {exercise.function: exercise.starter() for exercise in EXERCISES}
+    given = {c.id for c in CHECKS.values() if run_check(c, starters[c.function], seed=7).passed}
+    asked = [check for check in CHECKS.values() if check.id not in given]
+    solutions = {exercise.function: exercise.solution() for exercise in EXERCISES}
+    stubbed = {name for names in ALSO_STUBBED.values() for name in names}
+    functions = public_functions()
+    assert len(functions) > 100
+    tried: set[int] = set()
+    for name, function in functions.items():
+        if id(function) in tried or name in stubbed:
+            continue
+        tried.add(id(function))
+        for check in asked:
+            if function is solutions[check.function]:
+                continue
+            with contextlib.redirect_stdout(io.StringIO()), at_most(0.3):
+                passed = run_check(check, function, seed=7).passed
+            assert not passed, f"{name} passes {check.id}"
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Interrupt a function that works on something else for long; the check fails by that."""
+
+    def interrupt(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_what_does_an_exercise_under_another_name_is_stubbed_with_it(tmp_path: Path) -> None:
+    for exercise, names in ALSO_STUBBED.items():
+        for name in names:
+            module, _, function = name.rpartition(".")
+            place = module.replace(".", "/")
+            if not list(LIBRARY.parent.glob(f"{place}*")):
+                continue
+            write_library(tmp_path / exercise, [exercise])
+            if not list((tmp_path / exercise).glob(f"{place}*")):
+                continue
+            told = python(
+                tmp_path / exercise,
+                f"from {module} import {function}\n"
+                f"try: {function}(None)\nexcept RuntimeError as error: print(error)",
+            )
+            assert told == f"{name} is this day's exercise: here the library lacks it"

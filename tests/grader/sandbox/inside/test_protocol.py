@@ -138,7 +138,7 @@ JSON = st.recursive(
 def test_any_data_is_a_plain_value_or_refused(data: Any) -> None:
     try:
         value = protocol.decode(data)
-    except protocol.WireError:
+    except protocol.ProtocolError:
         return
     try:
         plain(value)
@@ -172,7 +172,7 @@ def test_any_data_is_a_plain_value_or_refused(data: Any) -> None:
     ],
 )
 def test_data_that_describes_nothing_is_refused(data: Any) -> None:
-    with pytest.raises(protocol.WireError):
+    with pytest.raises(protocol.ProtocolError):
         protocol.decode(data)
 
 
@@ -180,7 +180,7 @@ def test_deep_data_is_refused() -> None:
     data: Any = 1
     for _ in range(protocol.MAX_DEPTH + 1):
         data = [data]
-    with pytest.raises(protocol.WireError, match="nested too deep"):
+    with pytest.raises(protocol.ProtocolError, match="nested too deep"):
         protocol.decode(data)
 
 
@@ -198,7 +198,7 @@ def test_deep_data_is_refused() -> None:
     ],
 )
 def test_frames_without_a_message_are_refused(body: bytes) -> None:
-    with pytest.raises(protocol.WireError):
+    with pytest.raises(protocol.ProtocolError):
         protocol.unpack(body)
 
 
@@ -271,7 +271,7 @@ def test_an_error_that_nobody_knows_keeps_its_name() -> None:
     error = protocol.remote_error(["Sum mary; Error", "no heading"])
     assert (type(error).__name__, str(error)) == ("Sum_mary__Error", "no heading")
     assert not isinstance(protocol.remote_error(["SystemExit", ""]), SystemExit)
-    with pytest.raises(protocol.WireError):
+    with pytest.raises(protocol.ProtocolError):
         protocol.remote_error({"SystemExit": 1})
 
 
@@ -306,7 +306,7 @@ def test_calls_back_are_limited() -> None:
             function()
 
     other = Other({"nag": nag}, max_calls=20)
-    with pytest.raises(protocol.WireError, match="more than 20 calls back"):
+    with pytest.raises(protocol.ProtocolError, match="more than 20 calls back"):
         other.call("nag", lambda: None)
 
 
@@ -315,7 +315,7 @@ def test_calls_that_wait_for_each_other_are_limited() -> None:
         return back(lambda: deeper(back))
 
     other = Other({"deeper": deeper})
-    with pytest.raises(protocol.WireError, match="wait for each other"):
+    with pytest.raises(protocol.ProtocolError, match="wait for each other"):
         other.call("deeper", lambda further: further())
 
 
@@ -334,7 +334,7 @@ def test_calls_that_wait_for_each_other_are_limited() -> None:
 )
 def test_what_nobody_asked_for_ends_the_talk(message: dict[str, Any]) -> None:
     peer = protocol.Peer(lambda sent: None, lambda: message)
-    with pytest.raises(protocol.WireError):
+    with pytest.raises(protocol.ProtocolError):
         peer.ask({"name": "estimate"})
 
 
@@ -346,13 +346,13 @@ def test_what_was_handed_over_can_be_forgotten() -> None:
     peer.serve(call)
     assert sent == [{"answer": 1, "value": 4}]
     peer.forget()
-    with pytest.raises(protocol.WireError, match="nothing that was handed over"):
+    with pytest.raises(protocol.ProtocolError, match="nothing that was handed over"):
         peer.serve(call)
 
 
 def test_a_call_without_arguments_is_refused() -> None:
     peer = protocol.Peer(lambda sent: None, dict)
-    with pytest.raises(protocol.WireError, match="without arguments"):
+    with pytest.raises(protocol.ProtocolError, match="without arguments"):
         peer.outcome(len, {"args": 3, "kwargs": {"dict": []}})
 
 

@@ -378,14 +378,15 @@ def test_an_extract_names_facts_changes_open_items_and_keys():
         ),
         said("[ ] add a test\nNext: look at multiply."),
     ]
-    sections = parse_summary(extract(history))
+    sections = parse_summary(extract(history, max_tokens=200))
     assert "Remember: build with `pnpm build:calc`." in sections[FACTS]
     assert "divide has no guard for zero." in sections[FACTS]
     assert "ERROR: divide by zero" in sections[FACTS]
     assert 'edit_file {"path": "src/calc.py"' in sections[CHANGES]
     assert "add a test" in sections[UNFINISHED] and "multiply" in sections[UNFINISHED]
-    for key in ("pnpm test", "calc.py", "src/calc.py", "pnpm build:calc"):
-        assert f"- {key}" in sections[PATHS].splitlines()
+    assert "- run_command pnpm test" in sections[PATHS].splitlines()
+    # What stands in another line is not written a second time.
+    assert "src/calc.py" in sections[FACTS] and "pnpm build:calc" not in sections[PATHS]
 
 
 def test_an_empty_history_gives_none_everywhere():
@@ -396,8 +397,10 @@ def test_a_chinese_history_gets_chinese_headings():
     text = extract([user("请修好 src/calc.py 里的除法。"), said("已修改 divide。接下来运行测试。")])
     assert text.splitlines()[0] == HEADINGS_ZH[0]
     sections = parse_summary(text)
-    assert sections[CHANGES] == "- 已修改 divide。"
-    assert sections[UNFINISHED] == "- 接下来运行测试。"
+    # A claim is no change: no call that changes anything took place.
+    assert sections[CHANGES] == "无"
+    assert "- （助手）已修改 divide。" in sections[FACTS].splitlines()
+    assert sections[UNFINISHED] == "- （助手）接下来运行测试。"
 
 
 def test_a_refused_edit_is_no_change():
@@ -428,7 +431,8 @@ def test_a_long_stretch_stays_within_the_bound():
 def test_what_is_newest_goes_in_first():
     history = [user(f"Please mend the function number {n} of the module.") for n in range(300)]
     facts = parse_summary(extract(history))[FACTS]
-    assert "number 299" in facts and "number 0 " not in facts
+    assert "number 299" in facts and "number 1 " not in facts
+    assert "number 0 " in facts.splitlines()[0]  # the first request leads
 
 
 def test_earlier_summaries_are_merged_flat():
@@ -726,7 +730,7 @@ def test_a_lost_fact_is_carried_under_the_facts_of_its_stretch():
     done = compact(history, forgets, keep_recent=0, meter=TokenMeter(), probes=[probe])
     assert done.carried == [probe]
     first, second = done.summaries
-    assert parse_summary(first)[FACTS] == "- pnpm build:calc\na"
+    assert parse_summary(first)[FACTS] == "- Build with pnpm build:calc\na"
     assert second == tidy_summary(lines())
     assert all(text in content_of(done.messages[i + 1]) for i, text in enumerate(done.summaries))
 
@@ -739,7 +743,7 @@ def test_a_fact_is_carried_under_the_facts_wherever_they_stand():
     done = compact(
         history, other_order, keep_recent=0, meter=TokenMeter(), probes=[Probe("make all")]
     )
-    assert parse_summary(done.summaries[0])[FACTS] == "- make all\nx"
+    assert parse_summary(done.summaries[0])[FACTS] == "- Build with make all.\nx"
     assert parse_summary(done.summaries[0])[PATHS] == "x"
 
 
@@ -771,7 +775,7 @@ def test_carrying_puts_chinese_facts_under_chinese_headings():
     done = compact(
         history, lambda m: chinese, keep_recent=0, meter=TokenMeter(), probes=[Probe("整数分")]
     )
-    assert parse_summary(done.summaries[0])[FACTS] == "- 整数分\n甲"
+    assert parse_summary(done.summaries[0])[FACTS] == "- 记住：金额用“整数分”。\n甲"
 
 
 @pytest.mark.parametrize("key", ["`&&`", "`---`", "`?`"])

@@ -836,25 +836,6 @@ def test_pairing_narrows_the_interval():
     assert paired.half < math.hypot(selective.tokens.half, uncompacted.tokens.half)
 
 
-def test_processes_give_the_same_rows_in_the_same_order(monkeypatch):
-    monkeypatch.setattr(carrying, "RUNS_PER_WORKER", 5)
-    assert spread(4, keeps=[3], workers=2) == spread(4, keeps=[3])
-
-
-def test_processes_are_started_only_where_they_pay(monkeypatch):
-    import concurrent.futures
-
-    def refuse(*args, **kwargs):
-        raise AssertionError("a process was started")
-
-    monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", refuse)
-    assert len(spread(3, keeps=[3], workers=8)) == 3
-    monkeypatch.setattr(carrying, "RUNS_PER_WORKER", 1)
-    assert len(spread(3, keeps=[3], policies=[fields_to_drop], workers=8)) == 2
-    with pytest.raises(AssertionError, match="a process was started"):
-        spread(3, keeps=[3], workers=8)
-
-
 def test_spread_table_tells_means_and_verdicts():
     rows = spread(20, keeps=[3])
     lines = spread_table(rows).splitlines()
@@ -895,13 +876,14 @@ def test_spread_dict_is_json_and_holds_the_same_figures():
         ({"first_seed": "a"}, "first_seed: expected an integer, got 'a'"),
         ({"level": 95}, "level: expected a number between 0 and 1, got 95"),
         ({"level": None}, "level: expected a number between 0 and 1, got None"),
-        ({"workers": 0}, "workers: expected an integer of at least 1, got 0"),
         ({"keeps": [None]}, "keep: expected an integer of at least 0, got None"),
         ({"policies": "summary"}, "policy: expected"),
     ],
 )
 def test_a_bad_spread_is_refused_before_any_work(arguments, message, monkeypatch):
-    monkeypatch.setattr(carrying, "_work", lambda *args: pytest.fail("work was done"))
+    monkeypatch.setattr(
+        "compaction.carrying.simulator._work", lambda *args: pytest.fail("work was done")
+    )
     with pytest.raises(ValueError) as caught:
         spread(**arguments)
     assert str(caught.value).startswith(message)

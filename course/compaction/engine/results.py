@@ -1,0 +1,97 @@
+"""Results that are too large for the window: whole on disk, head and tail in the history."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+
+from compaction.messages import Message, content_of
+
+SMALLEST_EXCERPT_TOKENS = 150
+"""An excerpt of less than about this many tokens says too little to be worth it."""
+
+_LEFT_OUT = "[left out here: "
+_LONG_LINE = 400  # characters; in longer lines, a part is named by characters, not by lines
+
+
+class ResultFolder:
+    """A folder that keeps whole results, each in a file of its own that only its owner can read.
+
+    >>> import tempfile
+    >>> folder = ResultFolder(Path(tempfile.mkdtemp()))
+    >>> kept = folder.keep("read_file", "all of it")
+    >>> kept.name, kept.read_text()
+    ('read_file_1.txt', 'all of it')
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+
+    def keep(self, name: str, text: str) -> Path:
+        """Write a result to a new file, and return where; raises OSError."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        stem = re.sub(r"[^\w-]", "_", name, flags=re.ASCII)[:40] or "result"
+        for number in count(1):
+            path = self.path / f"{stem}_{number}.txt"
+            try:
+                with open(path, "x", encoding="utf-8", errors="replace", newline="") as file:
+                    path.chmod(0o600)
+                    file.write(text)
+            except FileExistsError:
+                continue
+            return path.resolve()
+        raise AssertionError("the loop ends by returning")
+
+
+def excerpt(text: str, path: Path, share: float) -> str:
+    r"""Return about ``share`` of a text: its head, its tail, and how to read what is between.
+
+    Three parts in four are head. Text of many lines is cut between lines.
+
+    >>> text = "".join(f"line {number}\n" for number in range(1, 101))
+    >>> print(excerpt(text, Path("/tmp/log.txt"), 0.04))
+    line 1
+    line 2
+    line 3
+    [left out here: lines 4 to 99 of 100; all of it: sed -n '4,99p' /tmp/log.txt]
+    line 100
+    """
+    characters = max(1, int(len(text) * share))
+    head, tail = text[: characters * 3 // 4], text[len(text) - characters // 4 :]
+    quoted = shlex.quote(str(path))
+    lines = text.split("\n")[: -1 if text.endswith("\n") else None]
+    if len(text) <= len(lines) * _LONG_LINE:
+        above = max(1, head.count("\n"))
+        below = max(1, tail.rstrip("\n").count("\n"))
+        first, last = above + 1, len(lines) - below
+        if first <= last:
+            where = f"lines {first} to {last} of {len(lines)}"
+            how = f"sed -n '{first},{last}p' {quoted}"
+            between = f"{_LEFT_OUT}{where}; all of it: {how}]"
+            return "\n".join([*lines[:above], between, *lines[last:]])
+    where = f"{len(text) - len(head) - len(tail):,} of {len(text):,} characters"
+    how = f"tail -c +{len(head.encode()) + 1} {quoted} | head -c 2000"
+    return f"{head}\n{_LEFT_OUT}{where}; the first of them: {how}]\n{tail}"
+
+
+def is_excerpt(message: Message) -> bool:
+    """Say whether a result was cut down to head and tail before."""
+    return message.get("role") == "tool" and f"\n{_LEFT_OUT}" in content_of(message)
+
+
+def largest_result(
+    messages: Sequence[Message], tokens_of: Callable[[Message], int]
+) -> tuple[int, int] | None:
+    """Return position and tokens of the largest result that could be cut down; None without one."""
+    sizes = [
+        (tokens_of(message), position)
+        for position, message in enumerate(messages)
+        if message.get("role") == "tool"
+        and isinstance(message.get("content"), str)
+        and not is_excerpt(message)
+    ]
+    tokens, position = max(sizes, default=(0, 0))
+    return (position, tokens) if tokens > 2 * SMALLEST_EXCERPT_TOKENS else None
