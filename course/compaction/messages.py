@@ -23,6 +23,42 @@ REFERENCE_PREFIX = "[reference]"
 CHECKLIST_PREFIX = "[todo]"
 SUMMARY_PREFIX = "[compacted history]"
 
+_ANTHROPIC, _RESPONSES, _AI_SDK = "Anthropic's API", "the Responses API", "Vercel's AI SDK"
+
+_FOREIGN_BLOCKS = {
+    **dict.fromkeys(
+        (
+            "tool_use",
+            "tool_result",
+            "thinking",
+            "redacted_thinking",
+            "server_tool_use",
+            "web_search_tool_result",
+            "mcp_tool_use",
+            "mcp_tool_result",
+            "document",
+            "search_result",
+        ),
+        _ANTHROPIC,
+    ),
+    **dict.fromkeys(
+        (
+            "input_text",
+            "output_text",
+            "input_file",
+            "function_call",
+            "function_call_output",
+            "custom_tool_call",
+            "custom_tool_call_output",
+            "reasoning",
+        ),
+        _RESPONSES,
+    ),
+    **dict.fromkeys(("tool-call", "tool-result", "tool-invocation", "step-start"), _AI_SDK),
+    "toolCall": "pi",
+}
+"""Blocks in which other APIs keep what Chat Completions has elsewhere, and whose they are."""
+
 _IMAGE_PARTS = frozenset({"image_url", "input_image", "image"})
 _FILE_PARTS = frozenset({"file", "input_file", "document"})
 _AUDIO_PARTS = frozenset({"input_audio", "audio"})
@@ -306,11 +342,13 @@ def is_summary(message: Mapping[str, Any]) -> bool:
     return message.get("role") == "user" and content_of(message).startswith(SUMMARY_PREFIX)
 
 
-def problems(messages: Sequence[Any]) -> list[str]:
+def problems(messages: Sequence[Any], alternate: bool = False) -> list[str]:
     """List what an OpenAI-compatible API would refuse in a history; ``[]`` when it is valid.
 
-    The sentences name ids and kinds, never positions, so that the same fault reads the same
-    before and after compaction.
+    With ``alternate`` also what a strict chat template would: user and assistant take turns, the
+    first is the user's, and a system message stands only at the beginning. The sentences name
+    ids and kinds, never positions, so that the same fault reads the same before and after
+    compaction.
 
     >>> problems([{"role": "user", "content": "hi"}])
     []
@@ -332,7 +370,7 @@ def problems(messages: Sequence[Any]) -> list[str]:
 
     for message in messages:
         if not isinstance(message, Mapping):
-            found.append(f"a message is {_kind(message)}, not an object")
+            found.append(f"a message is {kind_of(message)}, not an object")
             continue
         role = message.get("role")
         if role == "tool":
@@ -357,7 +395,25 @@ def problems(messages: Sequence[Any]) -> list[str]:
                 called.add(call.id)
                 open_calls.append(call.id)
     close_round()
-    return found
+    return found + (_turn_problems(messages) if alternate else [])
+
+
+def _turn_problems(messages: Sequence[Any]) -> list[str]:
+    """List where user and assistant do not take turns, each kind of fault once."""
+    found: dict[str, None] = {}
+    last = None  # the role of the message before, system messages left out
+    for message in messages:
+        role = message.get("role") if isinstance(message, Mapping) else None
+        if role in ("system", "developer"):
+            if last is not None:
+                found[f"{_article(role)} message stands after the beginning"] = None
+            continue
+        if last is None and role == "assistant":
+            found["the first message is the assistant's, not the user's"] = None
+        if last == role and role in ("user", "assistant"):
+            found[f"two {role} messages stand in a row"] = None
+        last = role
+    return list(found)
 
 
 def _content_problems(message: Mapping[str, Any], role: str) -> list[str]:
@@ -370,10 +426,27 @@ def _content_problems(message: Mapping[str, Any], role: str) -> list[str]:
     if isinstance(content, str):
         return []
     if not isinstance(content, Sequence):
-        return [f"{_article(role)} message has {_kind(content)} as content, not text or parts"]
+        return [f"{_article(role)} message has {kind_of(content)} as content, not text or parts"]
     if not all(isinstance(part, Mapping) and isinstance(part.get("type"), str) for part in content):
         return [f"{_article(role)} message has a content part without a type"]
-    return []
+    foreign = {part["type"]: api for part in content if (api := _foreign_api(part))}
+    return [
+        f"{_article(role)} message has a block '{kind}' of {api}, which Chat Completions has not"
+        for kind, api in foreign.items()
+    ]
+
+
+def _foreign_api(part: Mapping[str, Any]) -> str | None:
+    """Return whose block a content part is, when it is another API's."""
+    kind = part["type"]
+    if kind in _FOREIGN_BLOCKS:
+        return _FOREIGN_BLOCKS[kind]
+    # These types are known here too, but with other fields.
+    if kind in ("image", "document") and "source" in part:
+        return _ANTHROPIC
+    if kind == "file" and "file" not in part and {"data", "mediaType", "url"} & part.keys():
+        return _AI_SDK
+    return None
 
 
 def _call_problems(message: Mapping[str, Any], role: str) -> list[str]:
@@ -383,13 +456,13 @@ def _call_problems(message: Mapping[str, Any], role: str) -> list[str]:
     if role != "assistant":
         return [f"{_article(role)} message has tool calls; only an assistant message may"]
     if not isinstance(calls, Sequence) or isinstance(calls, str):
-        return [f"an assistant message has {_kind(calls)} as tool_calls, not a list"]
+        return [f"an assistant message has {kind_of(calls)} as tool_calls, not a list"]
     if not calls:
         return ["an assistant message has an empty list of tool calls"]
     found = []
     for call in calls:
         if not isinstance(call, Mapping):
-            found.append(f"a tool call is {_kind(call)}, not an object")
+            found.append(f"a tool call is {kind_of(call)}, not an object")
             continue
         read = _call(call)
         if read.id is None:
@@ -403,7 +476,7 @@ def _article(role: str) -> str:
     return f"an {role}" if role == "assistant" else f"a {role}"
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
     """Name a value's type in JSON's words."""
     names = {
         dict: "an object",

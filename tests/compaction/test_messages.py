@@ -303,3 +303,65 @@ def test_messages_survive_a_round_trip_through_json_unchanged():
     history = [assistant(call(), content="x"), result(content=["a", {"type": "text", "text": "b"}])]
     again = json.loads(json.dumps(history))
     assert transcript(again) == transcript(history)
+
+
+# --- blocks of other APIs, and strict templates ---------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("part", "api"),
+    [
+        ({"type": "tool_use", "id": "t1", "name": "f", "input": {}}, "Anthropic"),
+        ({"type": "tool_result", "tool_use_id": "t1", "content": "x"}, "Anthropic"),
+        ({"type": "thinking", "thinking": "x"}, "Anthropic"),
+        ({"type": "image", "source": {"type": "base64", "data": "aGk="}}, "Anthropic"),
+        ({"type": "output_text", "text": "x"}, "Responses"),
+        ({"type": "tool-call", "toolCallId": "c", "toolName": "f", "input": {}}, "AI SDK"),
+        ({"type": "file", "mediaType": "image/png", "data": "aGk="}, "AI SDK"),
+        ({"type": "toolCall", "id": "c", "name": "f", "arguments": {}}, "pi"),
+    ],
+)
+def test_a_block_of_another_api_is_named(part, api):
+    (problem,) = problems([{"role": "user", "content": [part, part]}])
+    assert f"'{part['type']}'" in problem and api in problem
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "text", "text": "x"},
+        {"type": "image_url", "image_url": {"url": "data:,"}},
+        {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
+        {"type": "file", "file": {"filename": "a.pdf"}},
+        {"type": "video_url", "video_url": {"url": "x"}},
+    ],
+)
+def test_parts_that_a_gateway_may_take_are_no_problem(part):
+    assert problems([{"role": "user", "content": [part]}]) == []
+
+
+USER, ANSWER, SYSTEM = ({"role": role, "content": "x"} for role in ("user", "assistant", "system"))
+
+
+@pytest.mark.parametrize(
+    ("messages", "word"),
+    [
+        ([SYSTEM, USER, ANSWER, USER], None),
+        ([USER, USER, ANSWER], "two user messages"),
+        ([USER, ANSWER, ANSWER], "two assistant messages"),
+        ([ANSWER, USER], "the first message"),
+        ([USER, SYSTEM, ANSWER], "a system message stands after the beginning"),
+        ([USER, SYSTEM, USER], "two user messages"),
+    ],
+)
+def test_what_a_strict_template_refuses_is_named_when_asked_for(messages, word):
+    assert problems(messages) == []
+    found = problems(messages, alternate=True)
+    assert found == [] if word is None else any(word in problem for problem in found)
+
+
+def test_results_between_two_answers_keep_them_apart():
+    function = {"name": "f", "arguments": "{}"}
+    call = {"role": "assistant", "tool_calls": [{"id": "c", "function": function}]}
+    result = {"role": "tool", "tool_call_id": "c", "content": "ok"}
+    assert problems([USER, call, result, ANSWER], alternate=True) == []

@@ -37,7 +37,7 @@ from compaction.engine import (
     read_reply,
     reply_with,
 )
-from compaction.feature_meter import FeatureSample
+from compaction.feature_model import FeatureSample
 from compaction.files import InputError
 from compaction.gateway import summarize_with
 from compaction.history import HistoryError, read_history

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from compaction.agent.agent import Agent
-from compaction.agent.shell import plain_text
 from compaction.calibration import FeatureMeter, size_of
+from compaction.console import budget_text
 from compaction.engine import Decision
 from compaction.files import InputError
 from compaction.messages import Message, is_summary, problems, text_of
@@ -64,22 +62,9 @@ def run_command(agent: Agent, line: str) -> str:
 
 def budget(agent: Agent, argument: str = "") -> str:
     """Return the seven-path table of the next request."""
-    from compaction.cli.budget import draw_budget
-
     rows = agent.engine.budget()
-    total = sum(row.tokens for row in rows)
-    drawn = _Drawn()
-    with contextlib.redirect_stdout(drawn):
-        draw_budget(rows, total, agent.window)
-    # In a notebook's kernel the environment forces colours on whatever is drawn.
-    table = plain_text(drawn.getvalue()).rstrip()
+    table = budget_text(rows, agent.window, getattr(sys.stdout, "encoding", None))
     return f"{table}\n{_used(agent)}; {_lines_of(agent)}"
-
-
-class _Drawn(io.StringIO):
-    """Keeps what is drawn, in the characters that the real output can show."""
-
-    encoding = getattr(sys.stdout, "encoding", None)  # type: ignore[assignment]
 
 
 def _used(agent: Agent) -> str:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from compaction.calibration import Sample
-from compaction.feature_meter import FeatureSample, vector_of_tools
+from compaction.feature_meter import vector_of_tools
+from compaction.feature_model import FeatureSample
 from compaction.files import write_whole
 from compaction.history import (
     Conversation,

@@ -5,39 +5,33 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from compaction.cli.options import (
-    FAILED,
-    OK,
     add_facts,
     add_history,
     add_keep_recent,
     add_tools,
-    counted,
     file_name,
     named,
     of_window,
-    one_line,
-    percent,
-    print_json,
-    print_problems,
+    opened,
+    problem_lines,
     schemas_of,
     token_count,
     verdict,
-    whole,
 )
-from compaction.files import InputError, write_whole
-from compaction.history import read_histories, render_histories
+from compaction.cli.output import Output
+from compaction.console import FAILED, OK, counted, one_line, percent, print_json, whole
+from compaction.files import InputError
 
 if TYPE_CHECKING:
     from compaction.messages import Message
-    from compaction.probes import Probe
-    from compaction.summary import Compaction
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     add_history(parser)
     add_tools(parser)
     add_keep_recent(parser)
@@ -46,8 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         metavar="FILE",
         type=file_name,
-        help="write the compacted history here, in the form of the input; may be the input "
-        'itself; "-" is standard output (the report then goes to standard error)',
+        help="write the compacted history here, in the form of the input (another program's: as "
+        "Chat Completions); may be the input itself, unless another program wrote it; "
+        '"-" is standard output (the report then goes to standard error)',
     )
     parser.add_argument(
         "--window", metavar="N", type=token_count, help="show the shares of a window of N tokens"
@@ -66,58 +61,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: no model, sentences copied from the history)",
     )
     parser.add_argument("--base-url", metavar="URL", help="the gateway to ask, with --model")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Compact each conversation, report, and write the result when asked to."""
-    from compaction import summary
-    from compaction.probes import Probe, pinned_probes
-
-    source = read_histories(options.history)
+    source = opened(options)
     schemas = schemas_of(options)
     summarize = _summarizer(options)
-    results: list[list[Message]] = []
-    abandoned = 0
-    for name, conversation in named(source):
-        messages, tools = conversation.messages, schemas or conversation.tools
-        looked_for = pinned_probes(messages) + [Probe(fact) for fact in options.fact]
-        done = summary.compact(
-            messages,
-            summarize,
-            keep_recent=options.keep_recent,
-            min_segment_tokens=options.min_segment_tokens,
-            probes=looked_for,
-        )
-        results.append(done.messages)
-        abandoned += done.abandoned is not None
-        report = _compaction_report(name, messages, done, looked_for, tools, options)
-        to_stderr = options.out == "-" or (done.abandoned is not None and not options.json)
-        report_to = sys.stderr if to_stderr else sys.stdout
-        if options.json:
-            print_json(report, report_to)
-        else:
-            _print_compaction(report, options, report_to)
-    # One conversation among many that is too short must not hold up the others: it stays as
-    # it is, and the exit code tells.
-    if options.out and abandoned < len(results):
-        text = render_histories(source, results)
-        if options.out == "-":
-            _print_history(text)
-        else:
-            write_whole(options.out, text)
-            if not options.json:
-                left = f", {abandoned} of them unchanged" if abandoned else ""
-                count = f"{len(results)} conversations{left} " if len(results) > 1 else ""
-                print(f"wrote {count}to {options.out}" if count else f"wrote {options.out}")
+    number = abandoned = 0
+    with Output(options.out, options.history, source) as output:
+        for number, (name, conversation) in enumerate(named(source), 1):  # noqa: B007
+            tools = schemas or conversation.tools
+            report = _compacted(name, conversation.messages, summarize, tools, options)
+            output.add(conversation, report["messages"])
+            is_abandoned = report["abandoned"] is not None
+            abandoned += is_abandoned
+            to_stderr = options.out == "-" or (is_abandoned and not options.json)
+            report_to = sys.stderr if to_stderr else sys.stdout
+            if options.json:
+                print_json(report, report_to)
+            else:
+                print("\n".join(_lines(report, bool(options.out))), file=report_to)
+        # One conversation among many that is too short must not hold up the others: it stays
+        # as it is, and the exit code tells.
+        if abandoned < number:
+            output.keep()
+    if options.out not in (None, "-") and abandoned < number and not options.json:
+        left = f", {abandoned} of them unchanged" if abandoned else ""
+        count = f"{number} conversations{left} to " if number > 1 else ""
+        print(f"wrote {count}{options.out}")
     return FAILED if abandoned else OK
-
-
-def _print_history(text: str) -> None:
-    """Write a history to standard output as UTF-8, whatever the terminal's encoding is."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode())
-    sys.stdout.buffer.flush()
 
 
 def _summarizer(options: argparse.Namespace) -> Callable[[list[Message]], str]:
@@ -141,18 +114,27 @@ def _summarizer(options: argparse.Namespace) -> Callable[[list[Message]], str]:
     return summarize_with(client, options.model)
 
 
-def _compaction_report(
+def _compacted(
     name: str,
     messages: list[Message],
-    done: Compaction,
-    looked_for: Sequence[Probe],
+    summarize: Callable[[list[Message]], str],
     tools: list[dict[str, Any]] | None,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
+    """Compact one conversation; return what is printed about it, as plain data."""
+    from compaction import summary
     from compaction.calibration import meter
     from compaction.messages import problems
-    from compaction.probes import verify
+    from compaction.probes import Probe, pinned_probes, verify
 
+    looked_for = pinned_probes(messages) + [Probe(fact) for fact in options.fact]
+    done = summary.compact(
+        messages,
+        summarize,
+        keep_recent=options.keep_recent,
+        min_segment_tokens=options.min_segment_tokens,
+        probes=looked_for,
+    )
     before = meter.count(messages, tools)
     kept = verify(looked_for, done.messages).kept
     report: dict[str, Any] = {
@@ -230,37 +212,40 @@ def _new(before: Iterable[str], after: Iterable[str]) -> list[str]:
     return sorted((Counter(after) - Counter(before)).elements())
 
 
-def _print_compaction(report: dict[str, Any], options: argparse.Namespace, file: Any) -> None:
-    def say(line: str) -> None:
-        print(line, file=file)
-
-    before, after = report["before"], report["after"]
-    if report["abandoned"] is not None:
-        say(f"{report['source']}: not compacted: {' '.join(report['abandoned'].split())}")
-        say(f"  {counted(report['messages_before'], 'message')}, {before} tokens, left as it is")
+def _lines(report: dict[str, Any], is_written: bool) -> list[str]:
+    before, after, window = report["before"], report["after"], report.get("window")
+    is_done = report["abandoned"] is None
+    count = report["messages_before"]
+    if is_done:
+        lines = [
+            (
+                f"{report['source']}: compacted {count} -> {report['messages_after']} messages, "
+                f"{before} -> {after} tokens ({percent(after / before)} of before)"
+            )
+        ]
     else:
-        say(
-            f"{report['source']}: compacted {report['messages_before']} -> "
-            f"{report['messages_after']} messages, {before} -> {after} tokens "
-            f"({percent(after / before)} of before)"
-        )
-    if options.window:
-        say(f"  before: {of_window(before, options.window)}: {verdict(before, options.window)}")
-        if report["abandoned"] is None:
-            say(f"  after: {of_window(after, options.window)}: {verdict(after, options.window)}")
+        lines = [
+            f"{report['source']}: not compacted: {' '.join(report['abandoned'].split())}",
+            f"  {counted(count, 'message')}, {before} tokens, left as it is",
+        ]
+    if window:
+        lines.append(f"  before: {of_window(before, window)}: {verdict(before, window)}")
+    if window and is_done:
+        lines.append(f"  after: {of_window(after, window)}: {verdict(after, window)}")
     for number, item in enumerate(report["summaries"], 1):
-        replaced = ", ".join(counted(n, kind) for kind, n in item["replaced"].items())
-        say(
-            f"  summary {number} replaces messages {item['from_message']} to {item['to_message']}, "
-            f"{item['tokens_before']} -> {item['tokens_after']} tokens"
-        )
-        say(f"    {replaced}")
-    for state in ("kept", "carried", "absent"):
-        for fact in report[state]:
-            say(f"  {_FACT_STATES[state]}: {one_line(fact)}")
-    print_problems(report["problems"], file)
-    if report["abandoned"] is None and not options.out:
-        say("  nothing was written; --out FILE writes the compacted history")
+        lines += [
+            (
+                f"  summary {number} replaces messages {item['from_message']} to "
+                f"{item['to_message']}, {item['tokens_before']} -> {item['tokens_after']} tokens"
+            ),
+            "    " + ", ".join(counted(n, kind) for kind, n in item["replaced"].items()),
+        ]
+    for state, said in _FACT_STATES.items():
+        lines += [f"  {said}: {one_line(fact)}" for fact in report[state]]
+    lines += problem_lines(report["problems"])
+    if is_done and not is_written:
+        lines.append("  nothing was written; --out FILE writes the compacted history")
+    return lines
 
 
 _FACT_STATES = {

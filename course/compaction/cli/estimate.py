@@ -3,79 +3,99 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compaction.cli.options import (
-    OK,
     add_history,
     add_tools,
-    counted,
     named,
     of_window,
-    print_json,
-    print_problems,
+    opened,
+    problem_lines,
     schemas_of,
     token_count,
     verdict,
 )
-from compaction.history import read_histories
+from compaction.console import OK, counted, print_json
+
+if TYPE_CHECKING:
+    from compaction.messages import Message
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     add_history(parser)
     add_tools(parser)
     parser.add_argument(
         "--window", metavar="N", type=token_count, help="show the share of a window of N tokens"
     )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the estimate of each conversation."""
-    from compaction.calibration import meter, size_of
-    from compaction.messages import problems
-    from compaction.tokens import about, heuristic
+    from compaction.tokens import about
 
-    source = read_histories(options.history)
+    source = opened(options)
     schemas = schemas_of(options)
-    total = 0
-    for name, conversation in named(source):
-        messages, tools = conversation.messages, schemas or conversation.tools
-        sizes = [size_of(message) for message in messages]
-        tokens = meter.count(messages, tools)
-        total += tokens
-        report: dict[str, Any] = {
-            "source": name,
-            "tokens": tokens,
-            "messages": len(messages),
-            "cjk_characters": sum(size.cjk for size in sizes),
-            "other_characters": sum(size.other for size in sizes),
-            "images": sum(size.images for size in sizes),
-            "tool_schema_tokens": tokens - meter.count(messages),
-            "heuristic_tokens": sum(map(heuristic, messages)),
-            "problems": problems(messages),
-        }
-        if options.window:
-            report |= {"window": options.window, "used": tokens / options.window}
+    number = total = 0
+    for number, (name, conversation) in enumerate(named(source), 1):  # noqa: B007
+        tools = schemas or conversation.tools
+        report = measured(name, conversation.messages, tools, options.window)
+        total += report["tokens"]
         if options.json:
             print_json(report)
-            continue
-        print(f"{name}: {about(tokens)}")
-        print(
-            f"  {counted(len(messages), 'message')}, {report['cjk_characters']} CJK and "
-            f"{report['other_characters']} other characters, {counted(report['images'], 'image')}"
-        )
-        if tools:
-            print(
-                f"  {counted(len(tools), 'tool schema')} of {report['tool_schema_tokens']} tokens"
-            )
-        print(
-            "  by the cruder heuristic, (characters + 20) / 4 a message: "
-            f"{report['heuristic_tokens']} tokens"
-        )
-        if options.window:
-            print(f"  {of_window(tokens, options.window)}: {verdict(tokens, options.window)}")
-        print_problems(report["problems"])
-    if len(source.conversations) > 1 and not options.json:
-        print(f"{counted(len(source.conversations), 'conversation')}: {about(total)} in all")
+        else:
+            print("\n".join(_lines(report, len(tools or ()))))
+    if number > 1 and not options.json:
+        print(f"{counted(number, 'conversation')}: {about(total)} in all")
     return OK
+
+
+def measured(
+    name: str,
+    messages: list[Message],
+    tools: list[dict[str, Any]] | None = None,
+    window: int | None = None,
+) -> dict[str, Any]:
+    """Return what is printed about a conversation, as plain data."""
+    from compaction.calibration import meter, size_of
+    from compaction.messages import problems
+    from compaction.tokens import heuristic
+
+    sizes = [size_of(message) for message in messages]
+    tokens = meter.count(messages, tools)
+    report: dict[str, Any] = {
+        "source": name,
+        "tokens": tokens,
+        "messages": len(messages),
+        "cjk_characters": sum(size.cjk for size in sizes),
+        "other_characters": sum(size.other for size in sizes),
+        "images": sum(size.images for size in sizes),
+        "tool_schema_tokens": tokens - meter.count(messages),
+        "heuristic_tokens": sum(map(heuristic, messages)),
+        "problems": problems(messages),
+    }
+    return report | ({"window": window, "used": tokens / window} if window else {})
+
+
+def _lines(report: dict[str, Any], schemas: int) -> list[str]:
+    from compaction.tokens import about
+
+    tokens, window = report["tokens"], report.get("window")
+    lines = [
+        f"{report['source']}: {about(tokens)}",
+        (
+            f"  {counted(report['messages'], 'message')}, {report['cjk_characters']} CJK and "
+            f"{report['other_characters']} other characters, {counted(report['images'], 'image')}"
+        ),
+    ]
+    if schemas:
+        size = report["tool_schema_tokens"]
+        lines.append(f"  {counted(schemas, 'tool schema')} of {size} tokens")
+    lines.append(
+        "  by the cruder heuristic, (characters + 20) / 4 a message: "
+        f"{report['heuristic_tokens']} tokens"
+    )
+    if window:
+        lines.append(f"  {of_window(tokens, window)}: {verdict(tokens, window)}")
+    return lines + problem_lines(report["problems"])

@@ -7,11 +7,13 @@ import io
 import os
 from typing import Any
 
-from compaction.cli.options import OK, file_name, print_json, whole
+from compaction.cli.options import file_name
+from compaction.console import OK, print_json, whole
 from compaction.files import InputError, write_whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     from compaction.carrying import KEEPS, SEED
 
     parser.add_argument("--seed", metavar="N", type=int, default=SEED, help=f"(default: {SEED})")
@@ -36,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=file_name,
         help="draw tokens against success (PNG, SVG, PDF)",
     )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

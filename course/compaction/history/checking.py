@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from compaction.history.conversation import HistoryError
-from compaction.history.json_text import brief, kind_of
+from compaction.history.json_text import brief, seen
 from compaction.messages import ROLES, Message
 
 _ROLES = f"{', '.join(ROLES[:-1])} or {ROLES[-1]}"
@@ -19,7 +19,7 @@ def checked(message: Any, place: str) -> Message:
     """
 
     def refuse(expected: str, value: object) -> NoReturn:
-        raise HistoryError(f"{place}: expected {expected}, got {kind_of(value)}")
+        raise HistoryError(f"{place}: expected {expected}, got {seen(value)}")
 
     if not isinstance(message, dict):
         refuse("an object", message)
@@ -27,7 +27,7 @@ def checked(message: Any, place: str) -> Message:
         raise HistoryError(f"{place}: the message has no role; expected {_ROLES}")
     role = message["role"]
     if role not in ROLES:
-        got = brief(role) if isinstance(role, str) else kind_of(role)
+        got = brief(role) if isinstance(role, str) else seen(role)
         raise HistoryError(f"{place}: expected the role {_ROLES}, got {got}")
     content = message.get("content")
     if content is not None and not isinstance(content, str | list):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from compaction.history.conversation import HistoryError
+from compaction.messages import kind_of
 
 MAX_DEPTH = 100
 """Deeper nesting than this is no message of an agent, and would exhaust Python's own stack."""
@@ -132,20 +133,9 @@ def check_depth(value: object, text: str, name: str, line: int | None = None) ->
         _refuse_depth(text, name, line)
 
 
-_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
-    (bool, "true or false"),
-    (dict, "an object"),
-    (list, "a list"),
-    (str, "text"),
-    ((int, float), "a number"),
-)
-
-
-def kind_of(value: object) -> str:
+def seen(value: object) -> str:
     """Name a JSON value's type; a short text is shown itself."""
-    if isinstance(value, str):
-        return f"the text {brief(value)}"
-    return next((name for kind, name in _KINDS if isinstance(value, kind)), "null")
+    return f"the text {brief(value)}" if isinstance(value, str) else kind_of(value)
 
 
 def brief(text: str) -> str:

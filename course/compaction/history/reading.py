@@ -30,9 +30,9 @@ from compaction.history.json_text import (
     brief,
     check_depth,
     decode,
-    kind_of,
     parse_value,
     refuse_json,
+    seen,
 )
 from compaction.history.source import Progress, Source
 from compaction.messages import Message
@@ -101,12 +101,12 @@ def read_tools(path: str | Path) -> list[dict[str, Any]]:
         refuse_json(text, end, name, "expected the end of the file after the list of tools")
     tools = value.get("tools") if isinstance(value, dict) else value
     if not isinstance(tools, list):
-        raise HistoryError(f"{name}: expected a JSON list of tool schemas, got {kind_of(value)}")
+        raise HistoryError(f"{name}: expected a JSON list of tool schemas, got {seen(value)}")
     check_depth(value, text, name)
     for number, tool in enumerate(tools, 1):
         if not isinstance(tool, dict):
             raise HistoryError(
-                f"{name}, tool {number} of {len(tools)}: expected an object, got {kind_of(tool)}"
+                f"{name}, tool {number} of {len(tools)}: expected an object, got {seen(tool)}"
             )
     return tools
 
@@ -234,7 +234,7 @@ def _conversations(source: Source, values: Iterable[tuple[int, Any]]) -> Iterato
 
 
 def _refuse_line(place: str, expected: str, value: Any) -> None:
-    got = kind_of(value)
+    got = seen(value)
     if isinstance(value, list | dict):
         is_message = isinstance(value, dict) and "messages" not in value
         got = "a message" if is_message else "a conversation"
@@ -298,7 +298,7 @@ def _chat(value: Any, place: str, lines: list[int] | None) -> Conversation:
     if not isinstance(messages, list):
         if fields is not None and "messages" not in fields:
             raise HistoryError(_unknown(fields, place))
-        got = kind_of(messages) + (' as "messages"' if fields is not None else "")
+        got = seen(messages) + (' as "messages"' if fields is not None else "")
         raise HistoryError(f"{place}: expected a list of messages, got {got}")
     if not messages:
         raise HistoryError(f"{place}: the list of messages is empty; expected at least one")
