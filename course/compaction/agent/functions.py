@@ -9,6 +9,7 @@ from typing import Any
 from compaction.budget import Counter, Row, budget_table
 from compaction.calibration import FeatureMeter, Fit, Sample, fit
 from compaction.engine import Decision, Lines, Room, make_room, next_step
+from compaction.files import InputError
 from compaction.grouping import Group, group_messages
 from compaction.history import HistoryError
 from compaction.messages import Message, image_count, transcript
@@ -132,20 +133,24 @@ class _Told:
         return self._tokens
 
 
+READERS = "compaction.functions"
+"""The group of entry points under which a package offers to read notebooks."""
+
+
 def own_functions(folder: str) -> tuple[dict[str, Callable[..., Any]], list[str]]:
     """Return a learner's functions that an agent runs on, and lines about what is missing.
 
-    Reads the notebooks in ``folder`` through ``grader.notebooks.lab`` and executes them. Raises
-    HistoryError when there is no grader or no notebook.
+    What reads notebooks is another package's, found by its entry point (group
+    :data:`READERS`); it executes them. Raises HistoryError when there is none or no notebook.
     """
+    from importlib.metadata import entry_points
+
+    reader = next(iter(entry_points(group=READERS)), None)
+    if reader is None:
+        raise HistoryError("--functions needs the course's grader: pip install -e . in its folder")
     try:
-        from grader.feedback import BadInput
-        from grader.learner.functions import functions_of
-    except ImportError as error:
-        raise HistoryError("--functions needs the course's grader, which is not here") from error
-    try:
-        own = functions_of(folder)
-    except BadInput as error:
+        own = reader.load()(folder)
+    except InputError as error:
         raise HistoryError(str(error)) from error
     used = {name: own.functions[name] for name in USED if name in own.functions}
     lines = [f"yours: {', '.join(used) or 'none'}"]
