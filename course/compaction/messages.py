@@ -439,6 +439,9 @@ def _content_problems(message: Mapping[str, Any], role: str) -> list[str]:
 def _foreign_api(part: Mapping[str, Any]) -> str | None:
     """Return whose block a content part is, when it is another API's."""
     kind = part["type"]
+    # Some gateways of Chat Completions send thoughts as a list of parts, and want them back.
+    if kind == "thinking" and isinstance(part.get("thinking"), list):
+        return None
     if kind in _FOREIGN_BLOCKS:
         return _FOREIGN_BLOCKS[kind]
     # These types are known here too, but with other fields.

@@ -95,6 +95,6 @@ def version_of_course(seed: int) -> str:
     """Return what marks depend on beside the submission: checks, library, seed."""
     summed = hashlib.sha256(str(seed).encode())
     for folder in ("grader/checks", "course/compaction"):
-        for path in sorted((ROOT / folder).glob("*.py")):
+        for path in sorted((ROOT / folder).rglob("*.py")):
             summed.update(path.read_bytes())
     return summed.hexdigest()[:16]

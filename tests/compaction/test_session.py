@@ -179,8 +179,8 @@ def test_extract_compacts_the_long_form_and_keeps_what_matters(long: Session) ->
     first, second = map(parse_summary, done.summaries)
     assert "Remember: build with `pnpm build:calc`." in first["Confirmed facts"]
     assert first["Changes already made"] == "none"
-    assert "pnpm test" in first["Key paths and commands"]
-    assert "src/calc.ts" in first["Key paths and commands"]
+    assert "run_command pnpm test" in done.summaries[0]
+    assert "src/calc.ts" in done.summaries[0]
     assert "edit_file" in second["Changes already made"]
     assert "src/calc.ts" in second["Changes already made"]
     assert "除数为零要报错" in second["Confirmed facts"]

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.sandbox import measure
 from compaction.calibration import TokenMeter
 from compaction.grouping import Group, group_messages
 from compaction.session import load
@@ -836,15 +835,6 @@ def test_another_seed_draws_other_cases(best: Sandbox) -> None:
             assert run_check(check, honest, seed).passed
             told.append(child.printed)
     assert told[0] == told[2] != told[1]
-
-
-@pytest.mark.sandbox
-@pytest.mark.skipif(not LINUX, reason="only there all processor time is known")
-@pytest.mark.parametrize("day", [1, 5])
-def test_a_clean_submission_is_cheap(day: int) -> None:
-    """Under 150 ms of processor time, in this process and all that it starts."""
-    opened("bwrap").close()
-    assert 0 < measure(day, "bwrap", repeats=8).submission.cpu_ms < 150
 
 
 def users_below(process: int) -> set[int]:
