@@ -261,7 +261,7 @@ def size_of(message: Mapping[str, Any]) -> Size:
     """Measure one message as the transcript shows it.
 
     >>> size_of({"role": "user", "content": "你好"})
-    Size(cjk=2, other=7, images=0)
+    Size(cjk=2, other=7, images=0, file_tokens=0)
     """
     chars: Chars = count_chars(marked_text(message))
     return Size(chars.cjk, chars.other, image_count([message]), file_tokens(message))

@@ -12,9 +12,9 @@ from benchmarks import sandbox
 
 @pytest.mark.skipif(os.name == "nt", reason="the system's account is read from /proc")
 def test_the_script_measures_submission_start_and_checks(capsys):
-    code = sandbox.main("--repeats 2 --days 1 2 --isolation process --json".split())
+    code = sandbox.main("--repeats 2 --days 1 2 --isolation limits --json".split())
     report = json.loads(capsys.readouterr().out)
-    assert (report["isolation"], report["repeats"]) == ("process", 2)
+    assert (report["isolation"], report["repeats"]) == ("limits", 2)
     assert list(report["days"]) == ["day1_estimate", "day2_calibrate"]
     for costs in report["days"].values():
         assert list(costs) == ["submission", "start", "checks"]

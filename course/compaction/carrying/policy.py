@@ -20,6 +20,7 @@ FieldChooser = Callable[[dict[str, object], int, list[str]], list[str]]
 def needed_fields(remaining: tuple[Tool, ...]) -> tuple[str, ...]:
     """Return the fields that the ``remaining`` tools declare, and ``sonuc``, each once.
 
+    >>> from compaction.carrying.world import CHARGE, WRITE_RECORD
     >>> needed_fields((CHARGE, WRITE_RECORD))
     ('m3', 'tip', 'abone', 'sutun', 'deger', 'sonuc')
     """
