@@ -8,7 +8,6 @@ another machine. Everything that comes back is plain data.
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -74,21 +73,26 @@ def _read(job: Job) -> tuple[LabNotebook, list[dict[str, Any]]]:
     fault = filling_fault(job.data)
     if fault:
         raise NotebookError(fault)
-    with tempfile.TemporaryDirectory(prefix="marking-") as folder:
-        path = Path(folder) / f"{job.slug}.ipynb"
-        path.write_bytes(job.data)
-        try:
-            raw = json.loads(job.data)
-            cells = raw["cells"]
-            code = sum(len(source_of(cell)) for cell in cells if cell["cell_type"] == "code")
-            if code > MAX_SOURCE_CHARS:
-                raise NotebookError(f"{code:,} characters of code: no lab has so many")
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-            cells = []  # the next line says better what is wrong
-        try:
-            return read_notebook(path), cells
-        except NotebookError as error:
-            raise NotebookError(fault_of(error, path)) from None
+    cells, code = _cells_and_code(job.data)
+    if code > MAX_SOURCE_CHARS:
+        raise NotebookError(f"{code:,} characters of code: no lab has so many")
+    path = Path(f"{job.slug}.ipynb")
+    try:
+        return read_notebook(path, job.data), cells
+    except NotebookError as error:
+        raise NotebookError(fault_of(error, path)) from None
+
+
+def _cells_and_code(data: bytes) -> tuple[list[dict[str, Any]], int]:
+    """Return a notebook's cells and how many characters of code they hold.
+
+    What cannot be read holds none: whoever reads it next says better what is wrong.
+    """
+    try:
+        cells = json.loads(data)["cells"]
+        return cells, sum(len(source_of(c)) for c in cells if c["cell_type"] == "code")
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return [], 0
 
 
 def _with_own_imports(lab: LabNotebook, job: Job) -> LabNotebook:
@@ -111,12 +115,7 @@ def _run(lab: LabNotebook, checks: Sequence[Check], job: Job, sandbox: Sandbox) 
     """Run the checks on the functions as they are above their own checks."""
     from grader.sandbox import grade
 
-    steps = lab.steps
-    exercises: dict[str, list[tuple[str, str]]] = {name: [] for name in lab.functions}
-    for index, step in enumerate(steps):
-        for name in step.takes:
-            exercises[name] = [(above.name, above.source) for above in steps[: index + 1]]
-    return grade(sandbox, exercises, checks, job.seed, limits=job.limits)
+    return grade(sandbox, lab.cells_above_checks(), checks, job.seed, limits=job.limits)
 
 
 def _mark_of(result: Result) -> Mark:
