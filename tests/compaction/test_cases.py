@@ -141,7 +141,7 @@ def test_compaction_keeps_what_was_done_and_where(agent_history):
     changes = " ".join(parse_summary(text)["Changes already made"] for text in done.summaries)
     whole = " ".join(done.summaries)
     for path in ("shelf/dates.py", "shelf/fees.py", "shelf/report.py", "tests/test_report.py"):
-        assert path in changes
+        assert f'edit_file {{"path": "{path}"' in changes
     assert "Changed days_between" in changes
     assert "python -m unittest" in whole
 

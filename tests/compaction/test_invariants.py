@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,6 +42,7 @@ from compaction.summary import (
     parse_summary,
     summary_prompt,
 )
+from compaction.summary.attachments import attachments_of
 from tests.compaction.strategies import PINS, histories, summary_text, valid_histories
 
 Message = dict[str, Any]
@@ -361,12 +363,15 @@ def test_compacting_again_changes_nothing_or_shrinks(history, keep, least):
 
 
 def sources_of(messages: list[Message]) -> str:
-    """All that an extract may copy: the folded texts, and call arguments as they mean."""
+    """All that an extract may copy: the folded texts, call arguments as they mean, attachments."""
     lines = [text_of(message) for message in messages]
+    lines += [name for message in messages for name in attachments_of(message)]
     for message in messages:
         lines += [f"{call.name} {call.arguments}" for call in calls_of(message)]
         for call in calls_of(message):
-            lines += decoded_values(call.arguments)
+            values = decoded_values(call.arguments)
+            lines += values
+            lines += [f"{call.name} {value}" for value in values]  # a call as a line names it
     return "\n".join(fold(line.replace(SUMMARY_PREFIX, "")) for line in lines)
 
 
@@ -376,6 +381,18 @@ def decoded_values(arguments: str) -> list[str]:
     except ValueError:
         return []
     return [v for v in values.values() if isinstance(v, str)] if isinstance(values, dict) else []
+
+
+def pieces_of(line: str) -> list[str]:
+    """What a line claims to have copied: all of it, or an origin and the values beside it."""
+    # In words of ours: who said it, and how often it was done before.
+    line = re.sub(r"^(?:\(assistant\) |（助手）)|[ （(]+\d+ more before\)$", "", line)
+    record = re.fullmatch(r"[(（](?:from |来自 ?)(.+?)[)）] ?(.+)", line)
+    if record is None:
+        return [line]
+    origin, values = record.groups()
+    spoken = [] if origin in ("the assistant", "the user", "a tool") else [origin]
+    return spoken + [value.strip('"') for value in re.split(r"[;,] ", values)]
 
 
 @settings(max_examples=200)
@@ -391,7 +408,8 @@ def test_an_extract_is_copied_bounded_and_repeatable(history):
                 continue
             assert line.startswith("- ")
             copied = line.removeprefix("- ").replace(SUMMARY_PREFIX, "")
-            assert fold(copied) in source or copied in source
+            for piece in pieces_of(copied):
+                assert fold(piece) in source or piece in source
     pins = sum(len(probe.fact) + 240 for probe in pinned_probes(history))
     earlier = sum(len(content_of(m)) for m in history if is_summary(m))
     assert len(text) < 1600 + 400 + pins + earlier

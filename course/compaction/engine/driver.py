@@ -198,7 +198,11 @@ class Engine:
         return self._count(self._history, extras)
 
     def budget(self, extras: Sequence[Message] = ()) -> list[Row]:
-        """Return the budget table of the next request; its rows add up to :meth:`estimate`."""
+        """Return the budget table of the next request.
+
+        Its rows add up to what the counter counts; :meth:`estimate` lies above that where the
+        counter knows a bound.
+        """
         self._look_for_open_calls()
         fixed = self._fixed_overhead
         rows = self._budget_table(

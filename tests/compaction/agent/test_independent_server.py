@@ -344,7 +344,9 @@ def test_a_whole_session_of_the_agent(server: Server, tmp_path: Path) -> None:
         passed = agent.compact()
         assert passed is not None and passed.abandoned is None, notes.lines
         assert passed.after < passed.before and not passed.lost
-        assert passed.line == notes.lines[-1] and passed.line.endswith("1 probe kept")
+        # Below the line of the pass itself stands which values of the index went in.
+        assert notes.lines[-1].startswith(f"{passed.line}; ") and "1 probe kept" in passed.line
+        assert "values kept: make all" in notes.lines[-1]
         [summary] = [message for message in agent.history if is_summary(message)]
         assert "guard divide" in summary["content"].lower()
         server.say("The session goes on.")

@@ -15,7 +15,6 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from compaction.agent import demo, notebook
-from compaction.calibration import meter
 from compaction.gateway import Gateway
 from compaction.messages import problems
 
@@ -30,10 +29,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setenv("COMPACTION_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    # The magics count with the process's own meter; another test must not have taught it.
-    monkeypatch.setattr(meter, "samples", [])
-    monkeypatch.setattr(meter, "_anchor", None)
-    monkeypatch.setattr(meter, "coefficients", meter.coefficients)
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance()
     shell.run_line_magic("load_ext", "compaction")
@@ -83,8 +78,8 @@ def test_budget_and_compact_show_table_line_and_picture(run: Run) -> None:
     agent = notebook.current()
     shown = run("%budget")
     assert "project instruction file" in shown.stdout and "\x1b" not in shown.stdout
-    total = sum(row.tokens for row in agent.engine.budget())
-    assert f"{total:,} of 6,400 tokens" in shown.stdout
+    about, at_most = agent.sizes()
+    assert f"about {about:,}, at most {at_most:,} of 6,400 tokens" in shown.stdout
     [alt] = pictures(shown)
     assert "Over their allowance: system instructions" in alt
     assert "Over their allowance: system instructions" in shown.stdout.splitlines()[-1]
@@ -102,11 +97,13 @@ def test_budget_and_compact_show_table_line_and_picture(run: Run) -> None:
     assert not pictures(run("%budget --no-plot"))
 
 
-def test_the_magics_count_with_the_processs_meter(run: Run) -> None:
+def test_the_magics_count_with_one_meter(run: Run) -> None:
     run("%%agent\nhello")
     agent = notebook.current()
-    assert agent.parts.counter is meter
-    assert agent.engine.estimate() == meter.count(agent.history, agent.engine.tools)
+    meter = agent.parts.counter
+    assert agent.engine.counter is meter
+    assert agent.engine.estimate() == meter.at_most(agent.history, agent.engine.tools)
+    assert agent.sizes()[0] == meter.count(agent.history, agent.engine.tools)
 
 
 def test_where_nobody_can_be_asked_commands_are_refused(
@@ -162,7 +159,9 @@ def test_help_is_shown_and_opens_nothing(run: Run) -> None:
         notebook.current()
 
 
-def test_a_turn_that_failed_goes_on(run: Run) -> None:
+def test_a_turn_that_failed_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What may pass is asked again; here the first attempt is the last.
+    monkeypatch.setattr("compaction.agent.asking.MAX_ATTEMPTS", 1)
     with Gateway(script=["Hello."], faults=["cut-stream"]) as gateway:
         options = f"--model scripted --base-url {gateway.base_url}"
         shown = run(f"%%agent {options}\nHi.")

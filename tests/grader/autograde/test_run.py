@@ -212,12 +212,19 @@ def test_limits_are_settable() -> None:
     assert (limits.call_s, limits.memory_bytes, limits.processes) == (0.5, 1_000_000, 2)
 
 
-def test_a_required_sandbox_that_is_missing_is_refused(
-    root: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("words", [(), ("--require-sandbox",), ("--isolation", "bwrap")])
+def test_a_sandbox_that_is_missing_is_refused_with_what_to_do(
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
 ) -> None:
+    """Less protection is never chosen in silence: limits alone must be asked for by name."""
+    monkeypatch.setenv("PATH", str(root))  # also for the processes that it starts
     hand_in(root, "ada", solved())
-    assert autograde(root, "--isolation", "process", "--require-sandbox") == 2
-    assert "no sandbox works here" in capsys.readouterr().err
+    assert autograde(root, *words) == 2
+    error = capsys.readouterr().err
+    assert "install bubblewrap" in error and "--isolation limits" in error
     assert not (root / "grader/classroom/autograded").exists()
 
 
