@@ -21,8 +21,8 @@ from grader.autograde.intake.take_in import Intake, survey, take_in
 from grader.autograde.results import ROOT
 from grader.autograde.run import Markers, Outcome, autograde
 from grader.autograde.workers import Pool, Setting, cores
+from grader.errors import BadInput, printable
 from grader.exercises import SLUGS
-from grader.feedback import BadInput, printable
 
 if TYPE_CHECKING:
     from grader.sandbox import Limits

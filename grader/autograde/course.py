@@ -14,7 +14,7 @@ from typing import IO
 from compaction.files import write_whole
 from grader.autograde.intake.take_in import Places
 from grader.autograde.results import ROOT
-from grader.feedback import BadInput
+from grader.errors import BadInput
 
 
 class Course:

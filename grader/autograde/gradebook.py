@@ -21,7 +21,7 @@ from grader.autograde.graded_notebook import source_of
 from grader.autograde.intake.roster import Roster
 from grader.autograde.records import Record, read_record, record_path
 from grader.autograde.results import Marked, SourceCell, digest_of
-from grader.feedback import BadInput
+from grader.errors import BadInput
 
 WRITE_ATTEMPTS = 8
 """Somebody else may hold the gradebook for a moment: formgrader, an export."""

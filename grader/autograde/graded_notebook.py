@@ -9,7 +9,7 @@ from typing import Any
 
 from grader.autograde.results import Job, Mark, SourceCell, digest_of
 from grader.checks import CHECKS
-from grader.feedback import NOT_YET, PASSED, score_entry
+from grader.learner.in_notebook import NOT_YET, PASSED, score_entry
 from grader.notebooks.lab import LabNotebook
 from grader.notebooks.write import render
 

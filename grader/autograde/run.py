@@ -24,7 +24,7 @@ from grader.autograde.intake.files import read_file
 from grader.autograde.intake.take_in import HandedIn, Intake, Refused
 from grader.autograde.records import Record, read_record, record_path
 from grader.autograde.results import Job, Marked, SourceCell, unmarked, version_of_course
-from grader.feedback import BadInput
+from grader.errors import BadInput
 
 if TYPE_CHECKING:
     from grader.sandbox import Limits

@@ -16,11 +16,11 @@ from typing import Any
 
 from compaction import session
 from compaction.agent.demo import recall
-from compaction.agent.functions import OwnMeter
-from compaction.budget import Row, should_compact
+from compaction.agent.functions import OwnLines, OwnMeter, Parts
+from compaction.budget import Row
 from compaction.calibration import Fit
 from compaction.carrying import Run, simulate
-from compaction.engine import Decision, Engine, Event, Lines, next_step, trace
+from compaction.engine import Engine, Event, Lines, trace
 from compaction.messages import Message
 from compaction.probes import Probe, ProbeReport
 from compaction.summary import Compaction
@@ -234,11 +234,12 @@ def run_session(assembly: Assembly) -> SessionRun:
 
     engine = Engine(
         lambda messages, tools: recall(messages),
-        _OwnLines(
+        OwnLines(
             long.window,
             THRESHOLD,
-            next_step=use["next_step"],
-            should_compact=use["should_compact"],
+            parts=Parts(
+                counter=counter, next_step=use["next_step"], should_compact=use["should_compact"]
+            ),
             history=lambda: engine.history,
         ),
         long.messages,
@@ -270,32 +271,3 @@ def run_session(assembly: Assembly) -> SessionRun:
         fit=use["fit"](session.calibration_samples()),
         carried=simulate(3, use["fields_to_drop"]),
     )
-
-
-@dataclass(frozen=True)
-class _OwnLines(Lines):
-    """Lines watched by a learner's functions: one number, two questions.
-
-    ``should_compact`` says whether a routine compaction is due, and ``next_step`` decides.
-    """
-
-    next_step: Callable[..., Decision] = next_step
-    should_compact: Callable[..., bool] = should_compact
-    history: Callable[[], list[Message]] = list
-
-    def decide(self, estimate: float) -> Decision:
-        told = _Told(int(estimate))
-        due = self.should_compact(self.history(), self.window, self.threshold, meter=told)
-        return self.next_step(
-            estimate, self.window, self.threshold, self.emergency, auto_compact=bool(due)
-        )
-
-
-class _Told:
-    """A counter that knows the answer already: the engine has counted, once for all."""
-
-    def __init__(self, tokens: int) -> None:
-        self._tokens = tokens
-
-    def count(self, messages: object, tools: object = None) -> int:
-        return self._tokens

@@ -13,8 +13,8 @@ from grader.autograde.course import Course
 from grader.autograde.records import Record, records_of
 from grader.autograde.results import Mark
 from grader.checks import CHECKS
+from grader.errors import BadInput
 from grader.exercises import SLUGS
-from grader.feedback import BadInput
 
 WORDS = {"passed": "passed", "wrong": "wrong answer", "raised": "exception", "stopped": "no answer"}
 """What came of a check, as the page says it."""

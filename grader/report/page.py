@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from grader.autograde.results import Mark
 from grader.checks import CHECKS
-from grader.feedback import printable
+from grader.errors import printable
 from grader.report.data import WORDS, Class, needing, outcomes, totals, traps, waiting
 
 # --- what the page is about --------------------------------------------------------------

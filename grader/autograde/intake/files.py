@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from grader.autograde.intake.names import NOISE, is_hidden
-from grader.feedback import BadInput, printable
+from grader.errors import BadInput, printable
 from grader.notebooks.lab import MAX_BYTES
 
 MAX_TOTAL_BYTES = 4 * 2**30

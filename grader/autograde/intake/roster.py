@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.feedback import BadInput
+from grader.errors import BadInput
 
 
 def student_id(name: str) -> str:

@@ -35,8 +35,8 @@ from grader.autograde.intake.names import (
     wrapper_depth,
 )
 from grader.autograde.intake.roster import Roster, student_id
+from grader.errors import BadInput, printable
 from grader.exercises import SLUGS
-from grader.feedback import BadInput, printable
 from grader.notebooks.lab import NotebookError, lab_of
 
 UNRECOGNISED = "unrecognised"

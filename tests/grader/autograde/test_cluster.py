@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from grader.cli import main
-from grader.feedback import BadInput
+from grader.errors import BadInput
 from tests.grader.autograde.test_run import difference, everything, record
 from tests.grader.classroom import DAY2, hand_in, make_course, solved, starter, with_code
 

@@ -26,7 +26,7 @@ from grader.autograde.records import read_record, record_path
 from grader.autograde.results import Job, Marked
 from grader.build.command import own_commands_first
 from grader.checks import CHECKS
-from grader.feedback import BadInput
+from grader.errors import BadInput
 from grader.sandbox import Sandbox
 from tests.grader.classroom import (
     DAY1,

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from grader.autograde.intake import files as finding
 from grader.autograde.intake.roster import read_roster, student_id
 from grader.autograde.intake.take_in import Intake, Places, survey, take_in
-from grader.feedback import BadInput
+from grader.errors import BadInput
 from tests.grader.classroom import DAY1, DAY2, solved, starter, text_of, with_code
 
 LAB1, LAB2 = text_of(starter()).encode(), text_of(starter(DAY2)).encode()

@@ -26,8 +26,8 @@ from grader.autograde.results import Job, Marked
 from grader.autograde.workers import Pool, Setting
 from grader.checks import CHECKS
 from grader.cli import main
+from grader.errors import BadInput
 from grader.exercises import IMPORTS, SLUGS, exercises_of, source_of
-from grader.feedback import BadInput
 from tests.grader.classroom import (
     DAY1,
     DAY2,
