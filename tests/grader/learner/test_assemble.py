@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from compaction.documents import Packing
+from compaction.engine import Decision
 from compaction.probes import Probe
 from compaction.summary import Compaction
 from grader.build.command import ROOT, labs
@@ -200,3 +201,11 @@ def test_a_run_says_what_was_over_its_allowance_and_what_packing_would_lose() ->
     assert "over their allowance before: no path" in text
     assert "calibrated: error 55.6% -> 2.6%" in text
     assert "three fields carried: 16569 tokens instead of 21913, 0.9583" in text
+
+
+def test_ones_own_line_decides_as_in_the_agent() -> None:
+    """An own ``should_compact`` is asked by itself: it needs no line of ``next_step`` as well."""
+    own = {**assemble("/nowhere").functions, "should_compact": lambda *_, **__: True}
+    lines = run_session(replace(assemble("/nowhere"), functions=own)).lines
+    assert lines.decide(100) == Decision.COMPACT_THRESHOLD
+    assert lines.decide(1800) == Decision.COMPACT_EMERGENCY
