@@ -19,6 +19,7 @@ from grader.feedback import BadInput
 OK, FAILED, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
 COMMANDS = {
+    "assign": ("grader.autograde.assign", "say whose a doubtful file is, for all later runs"),
     "autograde": ("grader.autograde.command", "grade a class: many notebooks, each in a sandbox"),
     "build": ("grader.build.command", "make labs and lessons again from their sources"),
     "check": ("grader.learner.check_notebook", "run the checks of one lab's notebook"),

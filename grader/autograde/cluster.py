@@ -12,7 +12,7 @@ from typing import Any
 
 from grader.autograde.results import Job, Marked, unmarked, version_of_course
 from grader.autograde.workers import Setting, mark_safely
-from grader.feedback import BadInput
+from grader.errors import BadInput
 
 AHEAD = 3
 """So many submissions wait at each thread of a worker."""

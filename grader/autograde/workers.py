@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from grader.autograde.results import Job, Marked, unmarked
-from grader.feedback import BadInput
+from grader.errors import BadInput
 
 ATTEMPTS = 2
 JOBS_A_PROCESS = 400

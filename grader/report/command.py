@@ -8,7 +8,7 @@ from pathlib import Path
 from compaction.files import write_whole
 from grader.autograde.course import Course
 from grader.autograde.results import ROOT
-from grader.feedback import BadInput
+from grader.errors import BadInput
 from grader.report.data import needing, read_class, without_names
 from grader.report.page import page, said
 from grader.report.table import table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from grader.feedback import printable
+from grader.errors import printable
 from grader.report.data import WORDS, Class, needing
 
 COLUMNS = ("learner", "lab", "cell", "outcome", "score", "max_score", "why", "line", "late")
