@@ -147,7 +147,7 @@ def check_library(root: Path = ROOT, here: Path | None = None) -> Finding:
 
     The checks are another package's: they are found as the agent finds what reads notebooks.
     """
-    wanted = [
+    wanted: list[tuple[str, Callable[[], object]]] = [
         (name, partial(importlib.import_module, name))
         for name in ("compaction.tokens", "compaction.session", "compaction.plots")
     ]
