@@ -25,6 +25,12 @@ lab_flags := $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(filter none,$(
 on_path = PATH="$$(cd $(bin) && pwd):$$PATH"
 start_lab = $(on_path) $(python) -m jupyterlab $(lab_flags) $(LAB_ARGS)
 
+# uv does in a minute what takes pip several. Where it cannot be had, pip does it all the same.
+pip = $(python) -m pip install --quiet
+install = echo 'Installing what is missing ...'; \
+  { $(pip) 'uv>=0.9,<1' && $(python) -m uv pip install --quiet -c constraints.txt -e '$1'; } \
+  || $(pip) -c constraints.txt -e '$1'
+
 .DEFAULT_GOAL := help
 .PHONY: help lab instructor test selftest lint build release hub constraints clean
 .DELETE_ON_ERROR:
@@ -65,7 +71,7 @@ release: $(call ready,$(EXTRAS)) ## pack the labs into a zip archive for people 
 hub: $(call ready,hub $(EXTRAS)) $(bin)/configurable-http-proxy ## add JupyterHub and its proxy (needs npm)
 
 constraints: $(python) ## choose and write down a current version of everything (needs network)
-	$(python) -m pip install --quiet 'uv>=0.9'
+	$(pip) 'uv>=0.9,<1'
 	$(python) -m uv pip compile --quiet --universal --all-extras --upgrade --no-annotate \
 	  --custom-compile-command 'make constraints' --output-file constraints.txt pyproject.toml
 
@@ -81,13 +87,11 @@ $(python):
 	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.ready: $(python) pyproject.toml constraints.txt
-	@echo 'Installing what is missing ...'
-	@$(python) -m pip install --quiet -c constraints.txt -e .
+	@$(call install,.)
 	@touch $@
 
 $(VENV)/.ready-%: $(python) pyproject.toml constraints.txt
-	@echo 'Installing what is missing ...'
-	@$(python) -m pip install --quiet -c constraints.txt -e '.[$(subst +,$(comma),$*)]'
+	@$(call install,.[$(subst +,$(comma),$*)])
 	@touch $@
 
 $(bin)/configurable-http-proxy: $(python)
