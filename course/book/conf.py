@@ -57,6 +57,8 @@ def setup(app: Any) -> None:
     """Leave out of the reference what a package has only imported from elsewhere."""
 
     def skip(app: Any, kind: str, name: str, member: Any, is_skipped: bool, options: Any) -> bool:
-        return is_skipped or not getattr(member, "__module__", "compaction").startswith("compaction")
+        return is_skipped or not getattr(member, "__module__", "compaction").startswith(
+            "compaction"
+        )
 
     app.connect("autodoc-skip-member", skip)
