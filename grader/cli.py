@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from compaction.console import Command, run_command
 
 COMMANDS: dict[str, Command] = {
+    "assign": ("grader.autograde.assign", "say whose a doubtful file is, for all later runs"),
     "autograde": ("grader.autograde.command", "grade a class: many notebooks, each in a sandbox"),
     "build": ("grader.build.command", "make labs and lessons again from their sources"),
     "check": ("grader.learner.check_notebook", "run the checks of one lab's notebook"),
