@@ -131,6 +131,7 @@ class Agent:
         self._window = window
         self._threshold = threshold
         self._given_reserve = reserve
+        self._has_learned_window = False
         # What is asked of the model only where a person says so, by the name that it takes.
         self._reply_limit = {} if not reserve else {"max_completion_tokens": reserve}
         self._requests = 0
@@ -326,10 +327,9 @@ class Agent:
 
     def _learn_window(self) -> None:
         """Take over the window that the gateway's list of models tells, before the first turn."""
-        if not self.connection.asks_window:
+        if self._has_learned_window or not self.connection.asks_window:
             return
-        self.connection.asks_window = False
-        window = self.connection.window
+        window, self._has_learned_window = self.connection.window, True
         if window is None or window == self.window:
             return
         self._window = window
@@ -357,7 +357,7 @@ class Agent:
             self.listener.note(
                 f"{error} (/budget shows who uses the window; --window says how large it is)"
             )
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a learner's function may call sys.exit()
             self.turn_failed = True
             self.listener.note(f"{self.reason(error)}; the session is whole, /retry asks again")
         finally:
@@ -464,7 +464,9 @@ class Agent:
             count=self.parts.counter.count,
         )
         try:
-            return ask_patiently(lambda heard: summarize(messages, max_tokens), self.listener, self.reason)
+            return ask_patiently(
+                lambda heard: summarize(messages, max_tokens), self.listener, self.reason
+            )
         except SummaryError:
             raise
         except Exception as error:

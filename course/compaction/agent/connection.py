@@ -140,9 +140,7 @@ def connect(
     given = (api_key, _password(base_url))
     secrets = tuple(secret for secret in given if secret and len(secret) >= _SHORTEST_KEY)
     shown = without_secrets(base_url) if base_url else None
-    return Connection(
-        model, open_client, base_url=shown, secrets=secrets, asks_window=asks_window
-    )
+    return Connection(model, open_client, base_url=shown, secrets=secrets, asks_window=asks_window)
 
 
 def connect_offline(reply: Reply, *, chunk_delay_s: float = 0.0) -> Connection:

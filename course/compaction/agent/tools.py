@@ -92,8 +92,8 @@ class Toolbox:
 
     ``allow(command)`` is asked before every command and must return True for it to run.
     ``before_run()`` is then called, if it is set. ``limit`` is the longest result in characters;
-    ``output_limit``, the same at first, is that of a command's output. The texts in ``secrets`` (keys) never get into a result. Raises NotADirectoryError when the
-    folder is none.
+    ``output_limit``, the same at first, is that of a command's output. The texts in ``secrets``
+    (keys) never get into a result. Raises NotADirectoryError when the folder is none.
 
     >>> import tempfile
     >>> toolbox = Toolbox(tempfile.gettempdir(), allow=lambda command: False)

@@ -705,12 +705,11 @@ class Engine:
         line = self.lines.line_of(Decision.COMPACT_EMERGENCY)
         # The calls that wait for their turn need some room as well.
         free = line - self._count(self._history) - (waiting + 1) * SMALLEST_EXCERPT_TOKENS
-        if tokens > free:
-            return self._cut_down(message, name, int(free) // 2)
+        room = int(free) // 2 if tokens > free else tokens
         length, most = len(content_of(message)), self._result_characters
         if most is not None and length > most + RESULT_LEEWAY:
-            return self._cut_down(message, name, min(int(free), tokens * most // length))
-        return message
+            room = min(room, tokens * most // length)
+        return message if room == tokens else self._cut_down(message, name, room)
 
     def _tokens_of(self, message: Message) -> int:
         return self.counter.count([message])
