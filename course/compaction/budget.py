@@ -18,7 +18,7 @@ from compaction.messages import (
     Message,
     content_of,
 )
-from compaction.tokens import DEFAULT, Coefficients
+from compaction.tokens import DEFAULT, Coefficients, about
 
 __all__ = [
     "CHECKLIST_PREFIX",
@@ -79,9 +79,7 @@ def in_words(
     >>> in_words(FeatureMeter(), history)
     'about 9 tokens, at most 13'
     """
-    count, bound = meter.count(messages, tools), at_most(meter, messages, tools)
-    said = f"about {count:,} token{'' if count == 1 else 's'}"
-    return said if bound <= count else f"{said}, at most {bound:,}"
+    return about(meter.count(messages, tools), at_most(meter, messages, tools))
 
 
 @dataclass(frozen=True)

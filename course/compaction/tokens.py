@@ -150,10 +150,13 @@ def heuristic(message: Mapping[str, Any]) -> int:
     return math.ceil(framed / 4) + IMAGE_TOKENS * image_count([message])
 
 
-def about(tokens: int) -> str:
-    """Say a number of tokens the way it is shown to a person.
+def about(tokens: int, at_most: int | None = None) -> str:
+    """Say a number of tokens the way it is shown to a person, with its upper bound if known.
 
     >>> about(86)
     'about 86 tokens'
+    >>> about(1240, 1400)
+    'about 1,240 tokens, at most 1,400'
     """
-    return f"about {tokens} token{'' if tokens == 1 else 's'}"
+    said = f"about {tokens:,} token{'' if tokens == 1 else 's'}"
+    return said if at_most is None or at_most <= tokens else f"{said}, at most {at_most:,}"

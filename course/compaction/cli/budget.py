@@ -13,8 +13,9 @@ from compaction.cli.options import (
     THRESHOLD,
     add_history,
     add_tools,
+    counted_as,
+    is_due,
     named,
-    of_window,
     opened,
     schemas_of,
     token_count,
@@ -41,38 +42,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the seven-path table of each conversation."""
-    from compaction.budget import budget_table, should_compact
+    from compaction.budget import budget_table
+    from compaction.calibration import FeatureMeter
     from compaction.tokens import about
 
+    meter = FeatureMeter()
     source = opened(options)
     schemas = schemas_of(options)
     window = options.window
     for index, (name, conversation) in enumerate(named(source)):
         messages, tools = conversation.messages, schemas or conversation.tools
-        rows = budget_table(messages, window, tools=tools)
-        total = sum(row.tokens for row in rows)
+        rows = budget_table(messages, window, meter, tools)
+        count = counted_as(meter, messages, tools)
         if options.json:
-            due = should_compact(messages, window, THRESHOLD, tools=tools)
-            print_json(_report(name, rows, window, len(messages), due))
+            print_json(_report(name, rows, window, len(messages), count))
             continue
+        total, at_most = count["tokens"], count["at_most"]
         if index:
             print()
-        print(f"{name}: {about(total)} in {counted(len(messages), 'message')}")
+        size = f"{about(total, at_most)} ({count['basis']})"
+        print(f"{name}: {counted(len(messages), 'message')}, {size}")
         print(budget_text(rows, window, getattr(sys.stdout, "encoding", None)))
-        print(f"{of_window(total, window)}: {verdict(total, window)}")
+        print(verdict(total, at_most, window))
     return OK
 
 
-def _report(name: str, rows: Sequence[Row], window: int, count: int, due: bool) -> dict[str, Any]:
+def _report(
+    name: str, rows: Sequence[Row], window: int, messages: int, count: dict[str, Any]
+) -> dict[str, Any]:
     from compaction.budget import PATHS
 
     return {
         "source": name,
         "window": window,
-        "tokens": sum(row.tokens for row in rows),
-        "messages": count,
+        **count,
+        "messages": messages,
         "threshold": THRESHOLD,
-        "should_compact": due,
+        "should_compact": is_due(count["at_most"], window),
         "rows": [
             {
                 "path": row.path,

@@ -37,14 +37,20 @@ COMMANDS: dict[str, Command] = {
         "compaction.cli.compact",
         "replace old stretches of a history by summaries",
         "compact history.json --out shorter.json",
-        "compact history.json --keep-recent 5 --fact 'pnpm build:calc'",
+        "compact history.json --target 8000 --fact 'pnpm build:calc'",
         "compact - --out - < history.json > shorter.json",
     ),
     "probes": (
         "compaction.cli.probes",
-        "list what the user pinned, and look for it in a compacted history",
+        "list what the user pinned or what is worth pinning, and look for it after compaction",
         "probes history.json",
         "probes history.json --after shorter.json",
+    ),
+    "needed": (
+        "compaction.cli.needed",
+        "measure which facts each method keeps of those needed later",
+        "needed session.jsonl",
+        "needed session.jsonl --json",
     ),
     "convert": (
         "compaction.cli.convert",

@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from compaction.cli.options import (
+    Tools,
     add_facts,
     add_history,
     add_keep_recent,
     add_tools,
+    counted_as,
     file_name,
     named,
-    of_window,
     opened,
     problem_lines,
     schemas_of,
@@ -27,7 +29,9 @@ from compaction.console import FAILED, OK, counted, one_line, percent, print_jso
 from compaction.files import InputError
 
 if TYPE_CHECKING:
+    from compaction.calibration import FeatureMeter
     from compaction.messages import Message
+    from compaction.summary import Summarizer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +59,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave a stretch below N tokens as it is (default: 100)",
     )
     parser.add_argument(
+        "--target",
+        metavar="N",
+        type=token_count,
+        help="compact to at most N tokens, tool schemas not counted, or not at all",
+    )
+    parser.add_argument(
+        "--min-gain",
+        metavar="SHARE",
+        type=_share,
+        default=0.0,
+        help="leave a history as it is when less than this share of it would go, as 0.1",
+    )
+    parser.add_argument(
+        "--alternate",
+        action="store_true",
+        help="let user and assistant take turns, for chat templates that insist on it",
+    )
+    parser.add_argument(
+        "--no-mask",
+        dest="masks",
+        action="store_false",
+        help="let secrets of known shapes (keys, tokens, passwords) into the summaries",
+    )
+    parser.add_argument(
         "--model",
         metavar="NAME",
         help="ask this model for the summaries, through OPENAI_BASE_URL and OPENAI_API_KEY "
@@ -63,8 +91,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base-url", metavar="URL", help="the gateway to ask, with --model")
 
 
+def _share(text: str) -> float:
+    with suppress(ValueError):
+        if 0 <= (share := float(text)) < 1:
+            return share
+    raise argparse.ArgumentTypeError(f"expected a share from 0 to below 1, as 0.1, got {text!r}")
+
+
 def run(options: argparse.Namespace) -> int:
     """Compact each conversation, report, and write the result when asked to."""
+    from compaction.calibration import FeatureMeter
+
+    meter = FeatureMeter()
     source = opened(options)
     schemas = schemas_of(options)
     summarize = _summarizer(options)
@@ -72,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
     with Output(options.out, options.history, source) as output:
         for number, (name, conversation) in enumerate(named(source), 1):  # noqa: B007
             tools = schemas or conversation.tools
-            report = _compacted(name, conversation.messages, summarize, tools, options)
+            report = _compacted(meter, name, conversation.messages, summarize, tools, options)
             output.add(conversation, report["messages"])
             is_abandoned = report["abandoned"] is not None
             abandoned += is_abandoned
@@ -93,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
     return FAILED if abandoned else OK
 
 
-def _summarizer(options: argparse.Namespace) -> Callable[[list[Message]], str]:
+def _summarizer(options: argparse.Namespace) -> Summarizer:
     if options.model is None:
         if options.base_url is not None:
             raise InputError("--base-url needs --model, the model to ask for the summaries")
@@ -115,79 +153,66 @@ def _summarizer(options: argparse.Namespace) -> Callable[[list[Message]], str]:
 
 
 def _compacted(
+    meter: FeatureMeter,
     name: str,
     messages: list[Message],
-    summarize: Callable[[list[Message]], str],
-    tools: list[dict[str, Any]] | None,
+    summarize: Summarizer,
+    tools: Tools,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
     """Compact one conversation; return what is printed about it, as plain data."""
-    from compaction import summary
-    from compaction.calibration import meter
+    from compaction.compactor import compact_history, mask_secrets
     from compaction.messages import problems
     from compaction.probes import Probe, pinned_probes, verify
 
     looked_for = pinned_probes(messages) + [Probe(fact) for fact in options.fact]
-    done = summary.compact(
+    done = compact_history(
         messages,
         summarize,
+        target_tokens=options.target,
+        min_gain=options.min_gain,
+        alternate=options.alternate,
+        mask=mask_secrets if options.masks else None,
         keep_recent=options.keep_recent,
         min_segment_tokens=options.min_segment_tokens,
+        meter=meter,
         probes=looked_for,
     )
-    before = meter.count(messages, tools)
+    before, after = (counted_as(meter, held, tools) for held in (messages, done.messages))
     kept = verify(looked_for, done.messages).kept
     report: dict[str, Any] = {
         "source": name,
         "abandoned": done.abandoned,
         "messages_before": len(messages),
         "messages_after": len(done.messages),
-        "before": before,
-        "after": meter.count(done.messages, tools),
-        "tool_schema_tokens": before - done.before,
-        "summaries": [],
+        "before": before["tokens"],
+        "after": after["tokens"],
+        "before_at_most": before["at_most"],
+        "after_at_most": after["at_most"],
+        "basis": before["basis"],
+        "tool_schema_tokens": before["tokens"] - done.before,
+        "summaries": [
+            {
+                "from_message": stretch.start + 1,
+                "to_message": stretch.end,
+                "replaced": _kinds(messages[stretch.start : stretch.end]),
+                "tokens_before": stretch.before,
+                "tokens_after": stretch.after,
+                "values_kept": list(stretch.kept),
+                "values_left": list(stretch.left),
+                "text": text,
+            }
+            for stretch, text in zip(done.stretches, done.summaries, strict=True)
+        ],
+        "dropped": list(done.dropped),
         "kept": [probe.fact for probe in kept if probe not in done.carried],
         "carried": [probe.fact for probe in done.carried],
         "absent": [probe.fact for probe in looked_for if probe not in kept],
-        "problems": problems(messages),
+        "problems": problems(messages, alternate=options.alternate),
         "new_problems": _new(problems(messages), problems(done.messages)),
         "messages": done.messages,
     }
-    if options.window:
-        report["window"] = options.window
-    if done.abandoned is None:
-        report["summaries"] = [
-            {
-                "from_message": start + 1,
-                "to_message": end,
-                "replaced": _kinds(messages[start:end]),
-                "tokens_before": meter.count(messages[start:end]),
-                "tokens_after": meter.count([_summary_message(text)]),
-                "text": text,
-            }
-            for (start, end), text in zip(
-                _stretches(messages, options), done.summaries, strict=True
-            )
-        ]
-    return report
-
-
-def _stretches(messages: list[Message], options: argparse.Namespace) -> list[tuple[int, int]]:
-    """Return the stretches that ``summary.compact`` replaces, by the same rules."""
-    from compaction.calibration import meter
-    from compaction.grouping import group_messages, segments
-
-    return [
-        (start, end)
-        for start, end in segments(messages, group_messages(messages, options.keep_recent))
-        if meter.count(messages[start:end]) >= options.min_segment_tokens
-    ]
-
-
-def _summary_message(text: str) -> Message:
-    from compaction.messages import SUMMARY_PREFIX
-
-    return {"role": "user", "content": f"{SUMMARY_PREFIX}\n{text}"}
+    return report | ({"window": options.window} if options.window else {})
 
 
 def _kinds(messages: Iterable[Message]) -> dict[str, int]:
@@ -221,7 +246,11 @@ def _lines(report: dict[str, Any], is_written: bool) -> list[str]:
             (
                 f"{report['source']}: compacted {count} -> {report['messages_after']} messages, "
                 f"{before} -> {after} tokens ({percent(after / before)} of before)"
-            )
+            ),
+            (
+                f"  at most {report['before_at_most']} -> {report['after_at_most']} tokens "
+                f"({report['basis']})"
+            ),
         ]
     else:
         lines = [
@@ -229,22 +258,39 @@ def _lines(report: dict[str, Any], is_written: bool) -> list[str]:
             f"  {counted(count, 'message')}, {before} tokens, left as it is",
         ]
     if window:
-        lines.append(f"  before: {of_window(before, window)}: {verdict(before, window)}")
+        lines.append(f"  before: {verdict(before, report['before_at_most'], window)}")
     if window and is_done:
-        lines.append(f"  after: {of_window(after, window)}: {verdict(after, window)}")
+        lines.append(f"  after: {verdict(after, report['after_at_most'], window)}")
     for number, item in enumerate(report["summaries"], 1):
-        lines += [
-            (
-                f"  summary {number} replaces messages {item['from_message']} to "
-                f"{item['to_message']}, {item['tokens_before']} -> {item['tokens_after']} tokens"
-            ),
-            "    " + ", ".join(counted(n, kind) for kind, n in item["replaced"].items()),
-        ]
+        lines += _summary_lines(number, item)
+    lines += [f"  given up: {one_line(line)}" for line in report["dropped"][:_SHOWN]]
+    if len(report["dropped"]) > _SHOWN:
+        lines.append(f"  given up: {len(report['dropped']) - _SHOWN} more; --json lists them")
     for state, said in _FACT_STATES.items():
         lines += [f"  {said}: {one_line(fact)}" for fact in report[state]]
     lines += problem_lines(report["problems"])
     if is_done and not is_written:
         lines.append("  nothing was written; --out FILE writes the compacted history")
+    return lines
+
+
+_SHOWN = 6  # lines of what was given up, and values of a summary, that are shown
+
+
+def _summary_lines(number: int, item: dict[str, Any]) -> list[str]:
+    kept, left = item["values_kept"], item["values_left"]
+    lines = [
+        (
+            f"  summary {number} replaces messages {item['from_message']} to "
+            f"{item['to_message']}, {item['tokens_before']} -> {item['tokens_after']} tokens"
+        ),
+        "    " + ", ".join(counted(n, kind) for kind, n in item["replaced"].items()),
+    ]
+    if kept or left:
+        shown = ", ".join(one_line(value) for value in kept[:_SHOWN])
+        of = f"{len(kept)} of {counted(len(kept) + len(left), 'value')}"
+        lines.append(f"    holds {of}" + (f": {shown}" if kept else ""))
+        lines[-1] += ", ..." if len(kept) > _SHOWN else ""
     return lines
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from compaction.cli.options import (
     add_history,
     add_tools,
+    counted_as,
     named,
-    of_window,
     opened,
     problem_lines,
     schemas_of,
@@ -19,6 +19,7 @@ from compaction.cli.options import (
 from compaction.console import OK, counted, print_json
 
 if TYPE_CHECKING:
+    from compaction.calibration import FeatureMeter
     from compaction.messages import Message
 
 
@@ -33,14 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the estimate of each conversation."""
+    from compaction.calibration import FeatureMeter
     from compaction.tokens import about
 
+    meter = FeatureMeter()
     source = opened(options)
     schemas = schemas_of(options)
     number = total = 0
     for number, (name, conversation) in enumerate(named(source), 1):  # noqa: B007
         tools = schemas or conversation.tools
-        report = measured(name, conversation.messages, tools, options.window)
+        report = measured(meter, name, conversation.messages, tools, options.window)
         total += report["tokens"]
         if options.json:
             print_json(report)
@@ -52,38 +55,39 @@ def run(options: argparse.Namespace) -> int:
 
 
 def measured(
+    meter: FeatureMeter,
     name: str,
     messages: list[Message],
     tools: list[dict[str, Any]] | None = None,
     window: int | None = None,
 ) -> dict[str, Any]:
     """Return what is printed about a conversation, as plain data."""
-    from compaction.calibration import meter, size_of
+    from compaction.calibration import size_of
     from compaction.messages import problems
     from compaction.tokens import heuristic
 
     sizes = [size_of(message) for message in messages]
-    tokens = meter.count(messages, tools)
+    count = counted_as(meter, messages, tools)
     report: dict[str, Any] = {
         "source": name,
-        "tokens": tokens,
+        **count,
         "messages": len(messages),
         "cjk_characters": sum(size.cjk for size in sizes),
         "other_characters": sum(size.other for size in sizes),
         "images": sum(size.images for size in sizes),
-        "tool_schema_tokens": tokens - meter.count(messages),
+        "tool_schema_tokens": count["tokens"] - meter.count(messages),
         "heuristic_tokens": sum(map(heuristic, messages)),
         "problems": problems(messages),
     }
-    return report | ({"window": window, "used": tokens / window} if window else {})
+    return report | ({"window": window, "used": count["tokens"] / window} if window else {})
 
 
 def _lines(report: dict[str, Any], schemas: int) -> list[str]:
     from compaction.tokens import about
 
-    tokens, window = report["tokens"], report.get("window")
+    tokens, at_most, window = report["tokens"], report["at_most"], report.get("window")
     lines = [
-        f"{report['source']}: {about(tokens)}",
+        f"{report['source']}: {about(tokens, at_most)} ({report['basis']})",
         (
             f"  {counted(report['messages'], 'message')}, {report['cjk_characters']} CJK and "
             f"{report['other_characters']} other characters, {counted(report['images'], 'image')}"
@@ -97,5 +101,5 @@ def _lines(report: dict[str, Any], schemas: int) -> list[str]:
         f"{report['heuristic_tokens']} tokens"
     )
     if window:
-        lines.append(f"  {of_window(tokens, window)}: {verdict(tokens, window)}")
+        lines.append(f"  {verdict(tokens, at_most, window)}")
     return lines + problem_lines(report["problems"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compaction.console import not_blank, percent, whole
 from compaction.history import (
@@ -15,6 +15,12 @@ from compaction.history import (
     open_histories,
     read_tools,
 )
+
+if TYPE_CHECKING:
+    from compaction.calibration import FeatureMeter
+    from compaction.messages import Message
+
+Tools = list[dict[str, Any]] | None
 
 DEFAULT_WINDOW = 128_000
 THRESHOLD = 0.70
@@ -95,19 +101,37 @@ def named(source: HistoryFile | HistoryStream) -> Iterator[tuple[str, Conversati
         yield f"{source.name}, conversation {number}" if several else source.name, conversation
 
 
+def counted_as(meter: FeatureMeter, messages: list[Message], tools: Tools = None) -> dict[str, Any]:
+    """Return a count as plain data: the plain one, the one to decide with, what both rest on."""
+    return {
+        "tokens": meter.count(messages, tools),
+        "at_most": meter.at_most(messages, tools),
+        "basis": meter.basis(messages, tools),
+    }
+
+
 def of_window(tokens: int, window: int) -> str:
     """Say which share of a window some tokens are."""
     return f"{percent(tokens / window)} of a window of {window}"
 
 
-def verdict(tokens: int, window: int) -> str:
-    """Say whether a history of this size is to be compacted."""
+def is_due(at_most: int, window: int) -> bool:
+    """Say whether a history is to be compacted; its upper bound decides, for the safe side."""
     from compaction.budget import line_tokens
 
-    line = line_tokens(window, THRESHOLD)
-    if tokens > line:
-        return f"above the line of {percent(THRESHOLD)} ({line:g}), compaction is due"
-    return f"not above the line of {percent(THRESHOLD)} ({line:g}), no compaction needed"
+    return at_most > line_tokens(window, THRESHOLD)
+
+
+def verdict(tokens: int, at_most: int, window: int) -> str:
+    """Say which share of a window a history is, and whether it is to be compacted."""
+    from compaction.budget import line_tokens
+
+    line = f"the line of {percent(THRESHOLD)} ({line_tokens(window, THRESHOLD):g})"
+    share = of_window(tokens, window)
+    if not is_due(at_most, window):
+        return f"{share}: not above {line}, no compaction needed"
+    perhaps = "" if is_due(tokens, window) else f"perhaps, with at most {at_most}, "
+    return f"{share}: {perhaps}above {line}, compaction is due"
 
 
 def problem_lines(found: list[str]) -> list[str]:

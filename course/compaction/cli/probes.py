@@ -1,4 +1,4 @@
-"""``probes``: what the user pinned, and whether it is still there."""
+"""``probes``: what the user pinned, or what is worth pinning, and whether it is still there."""
 
 from __future__ import annotations
 
@@ -65,14 +65,23 @@ def found_in(
     facts: Sequence[str] = (),
     after: str | None = None,
 ) -> dict[str, Any]:
-    """Return which pinned and given facts the searched messages hold, as plain data."""
+    """Return which pinned and given facts the searched messages hold, as plain data.
+
+    Where nobody pinned anything, facts are proposed from the index of values.
+    """
     from compaction.probes import Probe, pinned_probes, verify
 
     looked_for = pinned_probes(messages) + [Probe(fact) for fact in facts]
+    is_proposed = not looked_for
+    if is_proposed:
+        from compaction.needed import proposed_probes
+
+        looked_for = proposed_probes(messages)
     found = verify(looked_for, searched)
     return {
         "source": name,
         "after": after,
+        "proposed": is_proposed,
         "probes": [
             {
                 "fact": probe.fact,
@@ -99,6 +108,8 @@ def _lines(report: dict[str, Any]) -> list[str]:
     if not probes:
         return [f'{name}: nothing is pinned; a user pins a fact with "remember: ..."']
     title = f"{name}: {counted(len(probes), 'fact')} to look for"
+    if report["proposed"]:
+        title += ", proposed since nothing is pinned"
     if after is not None:
         title += f" in {after}: {report['kept']} kept, {report['lost']} lost"
     lines = [title]
@@ -107,4 +118,6 @@ def _lines(report: dict[str, Any]) -> list[str]:
         stands = f"in message {', '.join(map(str, places))}" if places else "nowhere"
         state = ("kept: " if places else "LOST: ") if after or not places else ""
         lines.append(f"  {state}{one_line(probe['fact'])} ({stands})")
+        if report["proposed"]:
+            lines.append(f"    {one_line(probe['question'])}")
     return lines
