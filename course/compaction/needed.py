@@ -342,7 +342,7 @@ def proposed_probes(messages: Sequence[Message], limit: int = 12) -> list[Probe]
 
 def _weight_as_probe(entry: Entry) -> float:
     """Rank by use alone: what a probe costs does not matter."""
-    return entry.score * (len(entry.value) + 8)
+    return entry.chance
 
 
 def _question(entry: Entry) -> str:

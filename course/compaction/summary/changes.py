@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from compaction.grouping import pair_results
@@ -115,9 +116,9 @@ def changes_of(pairs: Sequence[CallResult]) -> list[Change]:
                 found = _without_last(found, _objects(pair.call, arguments))
         elif _changes_by_name(pair.call.name, arguments) and took_place(pair.result):
             objects = _objects(pair.call, arguments)
-            text = f"{pair.call.name} {fold(pair.call.arguments)}"[:LONGEST_CHANGE]
-            short = f"{pair.call.name} {', '.join(objects)}"[:LONGEST_CHANGE]
-            found.append(Change(pair.position, objects, text, short.strip()))
+            short = f"{pair.call.name} {', '.join(objects)}".strip()[:LONGEST_CHANGE]
+            text = _with_details(short, arguments, objects)
+            found.append(Change(pair.position, objects, text, short))
     return found
 
 
@@ -229,6 +230,42 @@ def _objects(call: Call, arguments: Mapping[str, Any]) -> tuple[str, ...]:
     if not named:
         named = [v for v in arguments.values() if isinstance(v, str) and len(v) <= 60]
     return tuple(fold(value)[:LONGEST_CHANGE] for value in named[:2])
+
+
+_LONGEST_DETAIL = 40  # characters of an argument: what is longer is content, and no detail
+_MOST_DETAILS = 8
+
+
+def _with_details(short: str, arguments: Mapping[str, Any], objects: Sequence[str]) -> str:
+    """Add a call's short arguments to the line that names it: what was booked, for whom."""
+    line, seen = short, set(objects)
+    for label, value in islice(leaves(arguments), 4 * _MOST_DETAILS):
+        detail = fold(value)
+        if detail in seen or not 0 < len(detail) <= _LONGEST_DETAIL:
+            continue
+        seen.add(detail)
+        longer = f"{line}; {label} {detail}".replace(";  ", "; ")
+        if len(longer) > LONGEST_CHANGE or len(seen) > _MOST_DETAILS:
+            break
+        line = longer
+    return line
+
+
+def leaves(data: Any) -> Iterator[tuple[str, str]]:
+    """Yield (label, text) of the leaves of JSON data, in order; a list's items have its label.
+
+    >>> list(leaves({"a": [1, "x"], "b": {"c": None, "d": 2.5}}))
+    [('a', '1'), ('a', 'x'), ('d', '2.5')]
+    """
+    level: list[tuple[str, Any]] = [("", data)]
+    while level:
+        label, node = level.pop()
+        if isinstance(node, dict):
+            level.extend((str(key), value) for key, value in reversed(node.items()))
+        elif isinstance(node, list):
+            level.extend((label, value) for value in reversed(node))
+        elif node is not None and not isinstance(node, bool):
+            yield label, str(node)
 
 
 def object_of(call: Call, arguments: Mapping[str, Any]) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
+from itertools import count
 
 from compaction.summary.gather import Material
 from compaction.summary.prose import (
@@ -21,8 +23,9 @@ from compaction.summary.prose import (
     SAID,
     TASK,
     Line,
+    is_pleasantry,
 )
-from compaction.summary.records import Entry, origin_of
+from compaction.summary.records import Entry, Record, origin_of
 from compaction.summary.values import values_in
 from compaction.tokens import DEFAULT, count_chars
 
@@ -30,6 +33,7 @@ _PER_TOKEN = 1 / DEFAULT.other
 _CJK_EXTRA = DEFAULT.cjk * _PER_TOKEN - 1
 _LINE_WEIGHT = 3  # "- " and the line's end
 _SHORTEST = 48  # requests are cut to no less; what then does not fit is left out
+_FIXED = 8  # what a value costs besides its characters, when values are ranked
 _STUB = 12  # characters below which a cut line says nothing
 
 
@@ -167,7 +171,9 @@ class _Chooser:
         spent += self.take_task([line for line in lines if line.rank == TASK], room)
         spent += self.take_changes([line for line in lines if line.rank == CHANGED], room)
         bound = min(room.size * room.users, self.left[id(room)] + spent)
-        rest = [line for line in lines if line.rank in (OPENING, SAID)]
+        rest = [
+            line for line in lines if line.rank in (OPENING, SAID) and not is_pleasantry(line.text)
+        ]
         for line in sorted(rest, key=lambda line: line.rank):
             if spent + weight(line.text) + _LINE_WEIGHT <= bound:
                 spent += self.put(line)
@@ -234,45 +240,78 @@ class _Chooser:
     # --- values
 
     def take_values(self) -> None:
-        """Take values by their score, each with the record that it belongs to."""
-        ranked = sorted(
-            self.material.index.entries.values(),
-            key=lambda entry: (-entry.score, -entry.last_seen),
-        )
-        for entry in ranked:
+        """Take values by their chance of being used per weight, each with its record.
+
+        A record's first value pays for naming the origin, later ones do not: they rise when the
+        record is opened. So values stay together, and a full room is not spent on origins.
+        """
+        entries = self.material.index.entries
+        of_place: dict[tuple[int, str, str], list[Entry]] = {}
+        for entry in entries.values():
+            for record, _ in [(entry.record, ""), *entry.others]:
+                of_place.setdefault(_place(record), []).append(entry)
+        ties = count()
+        queue = [(self.rank_of(entry), next(ties), entry) for entry in entries.values()]
+        heapify(queue)
+        while queue:
+            _, _, entry = heappop(queue)
             if entry.value in self.known:
                 continue
-            record = entry.record
-            place = (record.stretch, record.origin, record.about)
-            cost = self.cost_of(entry, place)
-            key = id(self.rooms[record.stretch])
-            beside = self.rooms[record.stretch].beside
-            if record.is_earlier and beside and cost <= self.left_earlier[key]:
-                self.left_earlier[key] -= cost
-            elif cost <= self.left[key]:
-                self.left[key] -= cost
-            else:
-                if record.is_earlier:
-                    self.dropped.append(entry.value)
-                continue
-            if entry.value == record.about:  # the call says it
-                call = f"{record.origin} {record.about}"
-                entry = Entry(call, record, is_command=True)
-            self.entries.append(entry)
-            if record.about or not entry.is_command:
-                self.opened.setdefault(place, set()).add(entry.label)
-                self.learn(record.about)
-                self.known.add(f"{record.origin} {record.about}")
-            self.learn(entry.value)
-            self.known.add(entry.value)
+            place = self.take_value(self.cheapest(entry))
+            if place is not None:  # newly opened: what else stood there costs less now
+                for other in of_place[place]:
+                    if other.value not in self.known:
+                        heappush(queue, (self.rank_of(other), next(ties), other))
 
-    def cost_of(self, entry: Entry, place: tuple[int, str, str]) -> float:
+    def rank_of(self, entry: Entry) -> tuple[float, int]:
+        cost = self.cost_of(self.cheapest(entry))
+        return -entry.chance / (cost + _FIXED), -entry.last_seen
+
+    def cheapest(self, entry: Entry) -> Entry:
+        """Return the entry in an opened record where there is one, the latest; else its own."""
+        for record, label in reversed(entry.others):
+            if _place(entry.record) in self.opened:
+                break
+            if _place(record) in self.opened:
+                return entry.at(record, label)
+        return entry
+
+    def take_value(self, entry: Entry) -> tuple[int, str, str] | None:
+        """Take a value where there is room; return its record's place if it opened the record."""
+        record, place = entry.record, _place(entry.record)
+        cost = self.cost_of(entry)
+        key = id(self.rooms[record.stretch])
+        if (
+            record.is_earlier
+            and self.rooms[record.stretch].beside
+            and cost <= self.left_earlier[key]
+        ):
+            self.left_earlier[key] -= cost
+        elif cost <= self.left[key]:
+            self.left[key] -= cost
+        else:
+            if record.is_earlier:
+                self.dropped.append(entry.value)
+            return None
+        if entry.value == record.about:  # the call says it
+            entry = Entry(f"{record.origin} {record.about}", record, is_command=True)
+        self.entries.append(entry)
+        is_new = place not in self.opened
+        if record.about or not entry.is_command:
+            self.opened.setdefault(place, set()).add(entry.label)
+            self.learn(record.about)
+            self.known.add(f"{record.origin} {record.about}")
+        self.learn(entry.value)
+        self.known.add(entry.value)
+        return place if is_new and place in self.opened else None
+
+    def cost_of(self, entry: Entry) -> float:
         if entry.is_command and not entry.record.about:
             return weight(entry.value) + _LINE_WEIGHT
         if entry.is_command or entry.value == entry.record.about:
             return weight(origin_of(entry.record, "en")) + _LINE_WEIGHT  # it opens its record
         cost = weight(entry.value) + 2 + 2 * (" " in entry.value)
-        labels = self.opened.get(place)
+        labels = self.opened.get(_place(entry.record))
         if labels is None:
             cost += weight(origin_of(entry.record, "en")) + _LINE_WEIGHT
         if entry.label and (labels is None or entry.label not in labels):
@@ -283,6 +322,10 @@ class _Chooser:
         return Choice(
             list(self.chosen.values()), self.entries, self.dropped, self.material.languages
         )
+
+
+def _place(record: Record) -> tuple[int, str, str]:
+    return record.stretch, record.origin, record.about
 
 
 def _cut(text: str, room: float) -> str:

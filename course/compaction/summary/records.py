@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compaction.messages import Message, content_of
@@ -54,16 +54,21 @@ class Entry:
     is_written: bool = False
     last_seen: int = 0
     is_command: bool = False  # a call to make again: a line of its own, without a record
+    others: list[tuple[Record, str]] = field(default_factory=list)  # where it stood as well
 
     @property
-    def score(self) -> float:
-        """The chance of being used per token.
+    def chance(self) -> float:
+        """How likely the value is used again, against others.
 
         What is seen often and what somebody wrote is needed; a number or an id cannot be
         guessed, a word of the trade can.
         """
         seen = 1 + 4 * self.is_written + min(self.times, 5)
-        return seen * _chance_by_shape(self.value) / (len(self.value) + 8)
+        return seen * _chance_by_shape(self.value)
+
+    def at(self, record: Record, label: str) -> Entry:
+        """Return the entry as it stood in another record."""
+        return self if record is self.record else replace(self, record=record, label=label)
 
     @property
     def is_path_or_command(self) -> bool:
@@ -141,6 +146,8 @@ class Index:
         if entry is None:
             entry = self.entries[value] = Entry(value, record, label)
         elif label or not entry.label:
+            if not entry.record.is_earlier:
+                entry.others.append((entry.record, entry.label))
             entry.record, entry.label = record, label
         entry.times += 1
         entry.is_written = entry.is_written or is_written
