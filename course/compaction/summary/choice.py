@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from itertools import count
 
+from compaction.summary.format import FACTS
 from compaction.summary.gather import Material
 from compaction.summary.prose import (
     CHANGED,
@@ -169,7 +170,10 @@ class _Chooser:
         lines = self.of(stretches, earlier=False)
         spent = sum(self.put(line) for line in lines if line.rank == PINNED)
         spent += self.take_task([line for line in lines if line.rank == TASK], room)
-        spent += self.take_changes([line for line in lines if line.rank == CHANGED], room)
+        opening = [line for line in lines if line.rank == OPENING and line.key == FACTS]
+        reserved = sum(weight(line.text) + _LINE_WEIGHT for line in opening)
+        changes = [line for line in lines if line.rank == CHANGED]
+        spent += self.take_changes(changes, room, reserved)
         bound = min(room.size * room.users, self.left[id(room)] + spent)
         rest = [
             line for line in lines if line.rank in (OPENING, SAID) and not is_pleasantry(line.text)
@@ -207,8 +211,11 @@ class _Chooser:
             spent += self.put(replace(line, text=text))
         return spent
 
-    def take_changes(self, lines: Sequence[Line], room: Room) -> float:
-        """Take the changes, the newest first; the older in short where room is little."""
+    def take_changes(self, lines: Sequence[Line], room: Room, reserved: float) -> float:
+        """Take the changes, the newest first; the older in short where room is little.
+
+        Details of a change take no room that is reserved for what the user said.
+        """
         bound = min(room.size * room.prose, self.left[id(room)])
         shortest = sum(weight(line.short) + _LINE_WEIGHT for line in lines)
         spent = 0.0
@@ -217,7 +224,7 @@ class _Chooser:
             shortest -= weight(line.short) + _LINE_WEIGHT
             long = weight(line.text) + _LINE_WEIGHT
             short = weight(line.short) + _LINE_WEIGHT
-            if spent + long + shortest <= bound:
+            if spent + long + shortest <= min(bound, self.left[id(room)] - reserved):
                 taken.append(line)
                 spent += long
             elif spent + short <= max(bound, self.left[id(room)] / 2):

@@ -26,6 +26,7 @@ from compaction.summary.values import (
 
 LONGEST_OBJECT = 48  # characters of a call's object that a record's origin repeats
 LONGEST_COMMAND = 120
+_MOST_PLACES = 8  # records in which a value may be told, besides its latest
 
 _NUMBER = re.compile(r"[\d.,:/-]+$")
 _LABELLED = re.compile(r"([A-Za-z_][\w.-]{1,24})[\"']?[ \t]*[:=][ \t]*[\"']?(\d[\w.,:/-]*)")
@@ -147,7 +148,7 @@ class Index:
             entry = self.entries[value] = Entry(value, record, label)
         elif label or not entry.label:
             if not entry.record.is_earlier:
-                entry.others.append((entry.record, entry.label))
+                entry.others = [*entry.others[1 - _MOST_PLACES :], (entry.record, entry.label)]
             entry.record, entry.label = record, label
         entry.times += 1
         entry.is_written = entry.is_written or is_written
