@@ -104,8 +104,9 @@ def count_features(text: str) -> Vector:
 
     >>> counted = dict(zip(FEATURES, count_features("camelCase = 42; // 你好"), strict=True))
     >>> [name for name, count in counted.items() if count]
-    ['letter runs', 'humps', 'upper-case runs', 'digits', 'digit runs', 'punctuation',
-    'punctuation runs', 'white-space runs', 'Han']
+    ['letter runs', 'humps', 'upper-case runs', 'digits', 'digit runs',
+    'digits after white space', 'punctuation', 'punctuation runs', 'punctuation after white space',
+    'white-space runs', 'Han']
     >>> counted["digits"], counted["Han"]
     (2, 2)
     """
