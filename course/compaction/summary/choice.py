@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from compaction.summary.format import FACTS
+from compaction.summary.format import CHANGES, FACTS
 from compaction.summary.gather import Material
 from compaction.summary.prose import (
     CHANGED,
@@ -171,21 +171,25 @@ class _Chooser:
         spent = sum(self.put(line) for line in lines if line.rank == PINNED)
         spent += self.take_task([line for line in lines if line.rank == TASK], room)
         opening = [line for line in lines if line.rank == OPENING and line.key == FACTS]
-        reserved = sum(weight(line.text) + _LINE_WEIGHT for line in opening)
+        users = sum(weight(line.text) + _LINE_WEIGHT for line in opening)
         changes = [line for line in lines if line.rank == CHANGED]
-        spent += self.take_changes(changes, room, reserved)
+        spent += self.take_changes(changes, room, room.size * room.users - spent - users)
         bound = min(room.size * room.users, self.left[id(room)] + spent)
-        rest = [
+        concluded = [line for line in lines if line.rank == CONCLUDED]
+        # What the assistant says that it changed says why; the newest matter most.
+        rest = [line for line in reversed(concluded) if line.key == CHANGES]
+        rest += [
             line for line in lines if line.rank in (OPENING, SAID) and not is_pleasantry(line.text)
         ]
         for line in sorted(rest, key=lambda line: line.rank):
             if spent + weight(line.text) + _LINE_WEIGHT <= bound:
                 spent += self.put(line)
         bound = min(room.size * room.prose, self.left[id(room)] + spent)
-        for rank in (CONCLUDED, REPORTED):  # the newest conclusion, and the newest error
-            for line in [line for line in lines if line.rank == rank][-1:]:
-                if spent + weight(line.text) + _LINE_WEIGHT <= bound:
-                    spent += self.put(line)
+        # The newest conclusion, and the newest error.
+        rest = [line for line in concluded if line.key != CHANGES][-1:]
+        for line in [*rest, *[line for line in lines if line.rank == REPORTED][-1:]]:
+            if spent + weight(line.text) + _LINE_WEIGHT <= bound:
+                spent += self.put(line)
 
     def take_task(self, lines: Sequence[Line], room: Room) -> float:
         """Take each request's first sentence and the rules; with little room, shortened."""
@@ -211,10 +215,11 @@ class _Chooser:
             spent += self.put(replace(line, text=text))
         return spent
 
-    def take_changes(self, lines: Sequence[Line], room: Room, reserved: float) -> float:
+    def take_changes(self, lines: Sequence[Line], room: Room, detailed: float) -> float:
         """Take the changes, the newest first; the older in short where room is little.
 
-        Details of a change take no room that is reserved for what the user said.
+        ``detailed`` is the room in which a change may have its details: what the user said
+        comes before them.
         """
         bound = min(room.size * room.prose, self.left[id(room)])
         shortest = sum(weight(line.short) + _LINE_WEIGHT for line in lines)
@@ -224,7 +229,7 @@ class _Chooser:
             shortest -= weight(line.short) + _LINE_WEIGHT
             long = weight(line.text) + _LINE_WEIGHT
             short = weight(line.short) + _LINE_WEIGHT
-            if spent + long + shortest <= min(bound, self.left[id(room)] - reserved):
+            if spent + long + shortest <= min(bound, detailed):
                 taken.append(line)
                 spent += long
             elif spent + short <= max(bound, self.left[id(room)] / 2):

@@ -65,6 +65,8 @@ class Entry:
         guessed, a word of the trade can.
         """
         seen = 1 + 4 * self.is_written + min(self.times, 5)
+        if self.is_command and self.times > 1:  # asked for again and again: it will be once more
+            return 2.0 * seen
         return seen * _chance_by_shape(self.value)
 
     def at(self, record: Record, label: str) -> Entry:

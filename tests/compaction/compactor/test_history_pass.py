@@ -188,8 +188,8 @@ def test_a_carried_fact_brings_its_sentence():
 def test_a_superseded_value_goes():
     messages = [
         user("How is order W1?"),
-        *trip(1, "get_order", {"order_id": "W1"}, '{"status_code": "4711", "carrier": "DHL22"}'),
-        *trip(2, "get_order", {"order_id": "W1"}, '{"status_code": "4712", "carrier": "DHL22"}'),
+        *trip("c1", "get_order", {"order_id": "W1"}, '{"status_code": "4711", "carrier": "DHL22"}'),
+        *trip("c2", "get_order", {"order_id": "W1"}, '{"status_code": "4712", "carrier": "DHL22"}'),
     ]
     index = gather([messages]).index
     assert "4712" in index.entries and "4711" not in index.entries

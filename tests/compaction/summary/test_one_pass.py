@@ -364,7 +364,7 @@ def test_an_extract_names_facts_changes_open_items_and_keys():
     assert "Remember: build with `pnpm build:calc`." in sections[FACTS]
     assert "divide has no guard for zero." in sections[FACTS]
     assert "ERROR: divide by zero" in sections[FACTS]
-    assert 'edit_file {"path": "src/calc.py"' in sections[CHANGES]
+    assert "edit_file src/calc.py" in sections[CHANGES]
     assert "add a test" in sections[UNFINISHED] and "multiply" in sections[UNFINISHED]
     assert "- run_command pnpm test" in sections[PATHS].splitlines()
     # What stands in another line is not written a second time.
