@@ -60,8 +60,8 @@ def run(options: argparse.Namespace) -> int:
         total, at_most = count["tokens"], count["at_most"]
         if index:
             print()
-        size = f"{about(total, at_most)} ({count['basis']})"
-        print(f"{name}: {counted(len(messages), 'message')}, {size}")
+        print(f"{name}: {about(total, at_most)} in {counted(len(messages), 'message')}")
+        print(f"  ({count['basis']})")
         print(budget_text(rows, window, getattr(sys.stdout, "encoding", None)))
         print(verdict(total, at_most, window))
     return OK

@@ -15,17 +15,29 @@ import pytest
 
 from compaction import carrying, cli
 from compaction.budget import PATHS, budget_table
-from compaction.calibration import TokenMeter
+from compaction.calibration import FeatureMeter
+from compaction.compactor import compact_history
+from compaction.console import percent
 from compaction.grouping import group_messages, segments
 from compaction.history import read_histories
 from compaction.messages import SUMMARY_PREFIX, is_summary, problems
 from compaction.probes import Probe, verify
 from compaction.session import load
-from compaction.summary import HEADINGS, compact
+from compaction.summary import HEADINGS
 
 AGENT = Path(__file__).resolve().parents[2] / "data" / "agent_history.json"
 TOOL = {"type": "function", "function": {"name": "read_file", "description": "d" * 390}}
-COMMANDS = ("estimate", "budget", "compact", "probes", "convert", "simulate", "agent", "gateway")
+COMMANDS = (
+    "estimate",
+    "budget",
+    "compact",
+    "probes",
+    "needed",
+    "convert",
+    "simulate",
+    "agent",
+    "gateway",
+)
 
 
 @pytest.fixture
@@ -42,6 +54,12 @@ def run(capsys, monkeypatch, tmp_path):
         return code, captured.out, captured.err
 
     return run
+
+
+def size(messages, tools=None):
+    """The count and the upper bound that the command line shows for a history."""
+    meter = FeatureMeter()
+    return meter.count(messages, tools), meter.at_most(messages, tools)
 
 
 @pytest.fixture
@@ -193,7 +211,8 @@ def test_bad_tools(run, tmp_path, short):
 def test_estimate(run, long):
     code, out, err = run("estimate", long)
     assert (code, err) == (0, "")
-    assert f"{long}: about 1368 tokens\n" in out
+    count, bound = size(load("long").messages)
+    assert f"{long}: about {count:,} tokens, at most {bound:,} (estimated, no usage" in out
     assert "14 messages" in out and "heuristic" in out
 
 
@@ -201,14 +220,21 @@ def test_estimate_as_json(run, long):
     code, out, _ = run("estimate", long, "--json", "--window", 1800)
     report = json.loads(out)
     assert code == 0
-    assert (report["tokens"], report["messages"], report["images"]) == (1368, 14, 0)
-    assert report["used"] == pytest.approx(0.76)
+    assert (report["messages"], report["images"]) == (14, 0)
+    assert (report["tokens"], report["at_most"]) == size(load("long").messages)
+    assert report["used"] == pytest.approx(report["tokens"] / 1800)
     assert report["problems"] == []
 
 
 def test_estimate_against_a_window(run, long):
     _, out, _ = run("estimate", long, "--window", 1800)
-    assert "76 % of a window of 1800: above the line of 70 % (1260), compaction is due" in out
+    count, bound = size(load("long").messages)
+    share = percent(count / 1800)
+    assert f"{share} of a window of 1800: above the line of 70 % (1260), compaction is due" in out
+    # The upper bound decides, and says so where the plain count would not.
+    window = round((count + bound) / 2 / 0.7)
+    _, out, _ = run("estimate", long, "--window", window)
+    assert f"perhaps, with at most {bound}, above the line" in out and "is due" in out
     _, out, _ = run("estimate", long, "--window", 128000)
     assert "1 % of a window of 128000: not above the line" in out
 
@@ -217,7 +243,7 @@ def test_tool_schemas_are_counted(run, tmp_path, short):
     (tmp_path / "tools.json").write_text(json.dumps([TOOL]))
     _, out, _ = run("estimate", short, "--tools", "tools.json", "--json")
     report = json.loads(out)
-    assert report["tokens"] == TokenMeter().count([{"role": "user", "content": "hi"}], [TOOL])
+    assert report["tokens"] == FeatureMeter().count([{"role": "user", "content": "hi"}], [TOOL])
     assert report["tool_schema_tokens"] > 90
     # The same when they lie beside the messages.
     body = {"messages": [{"role": "user", "content": "hi"}], "tools": [TOOL]}
@@ -237,9 +263,9 @@ def test_a_history_that_an_api_would_refuse_is_counted_and_named(run, tmp_path):
 def test_every_conversation_is_estimated(run, lines):
     code, out, _ = run("estimate", lines)
     assert code == 0
-    assert "all.jsonl, conversation 1: about 1368 tokens" in out
+    assert f"all.jsonl, conversation 1: about {size(load('long').messages)[0]:,} tokens" in out
     assert "all.jsonl, conversation 3: about" in out
-    assert re.search(r"^3 conversations: about \d+ tokens in all$", out, re.MULTILINE)
+    assert re.search(r"^3 conversations: about [\d,]+ tokens in all$", out, re.MULTILINE)
     _, out, _ = run("estimate", lines, "--json")
     reports = [json.loads(line) for line in out.splitlines()]
     assert [report["messages"] for report in reports] == [14, 1, 83]
@@ -253,14 +279,15 @@ def test_budget_draws_the_seven_paths(run, long):
     assert (code, err) == (0, "")
     rows = {path.name: line for path in PATHS for line in out.splitlines() if path.name in line}
     assert list(rows) == [path.name for path in PATHS]
-    table = budget_table(load("long").messages, 1800, TokenMeter())
+    table = budget_table(load("long").messages, 1800, FeatureMeter())
     for row in table:
         shown = rows[row.path].removeprefix(row.path).split()
         assert shown[:2] == [str(row.tokens), str(row.allowance)]
     results = table[-1].tokens
     assert f"over by {results - 270}" in rows["tool results"]
     assert "over" not in rows["conversation"]
-    assert re.search(r"^total +1368 +1800 +76 %$", out, re.MULTILINE)
+    total = sum(row.tokens for row in table)
+    assert re.search(rf"^total +{total} +1800 +{percent(total / 1800)}$", out, re.MULTILINE)
     assert "compaction is due" in out
 
 
@@ -289,7 +316,8 @@ def test_budget_as_json_adds_up(run, long):
     code, out, _ = run("budget", long, "--window", 1800, "--json")
     report = json.loads(out)
     assert code == 0
-    assert report["tokens"] == sum(row["tokens"] for row in report["rows"]) == 1368
+    assert report["tokens"] == sum(row["tokens"] for row in report["rows"])
+    assert (report["tokens"], report["at_most"]) == size(load("long").messages)
     assert [row["path"] for row in report["rows"]] == [path.name for path in PATHS]
     assert [row["path"] for row in report["rows"] if row["over"]] == ["tool results"]
     assert report["should_compact"] is True
@@ -313,9 +341,9 @@ def test_budget_of_every_conversation(run, lines):
 
 def test_compact_reports_before_and_after_and_writes_nothing(run, tmp_path, long):
     code, out, err = run("compact", long)
-    done = compact(load("long").messages, meter=TokenMeter())
+    done = compact_history(load("long").messages, meter=FeatureMeter())
     assert (code, err) == (0, "")
-    assert f"compacted 14 -> 7 messages, 1368 -> {done.after} tokens" in out
+    assert f"compacted 14 -> 7 messages, {done.before} -> {done.after} tokens" in out
     assert "summary 1 replaces messages 2 to 6" in out
     assert "1 user message, 2 assistant messages with calls, 2 tool results" in out
     assert "fact kept: pnpm build:calc" in out
@@ -329,7 +357,10 @@ def test_compact_writes_the_form_it_read(run, tmp_path, long):
     written = read_histories(tmp_path / "out.json")
     assert written.form == "list"
     (conversation,) = written.conversations
-    assert conversation.messages == compact(load("long").messages, meter=TokenMeter()).messages
+    assert (
+        conversation.messages
+        == compact_history(load("long").messages, meter=FeatureMeter()).messages
+    )
     assert sorted(os.listdir(tmp_path)) == ["long.json", "out.json"]
 
 
@@ -342,8 +373,8 @@ def test_compact_keeps_the_other_fields_of_an_object(run, tmp_path):
     assert {**written, "messages": None} == {**body, "messages": None}
     assert len(written["messages"]) == 7
     # The numbers are those of the request, schemas included.
-    before = TokenMeter().count(body["messages"], [TOOL])
-    after = TokenMeter().count(written["messages"], [TOOL])
+    before = FeatureMeter().count(body["messages"], [TOOL])
+    after = FeatureMeter().count(written["messages"], [TOOL])
     assert f"{before} -> {after} tokens" in out
 
 
@@ -359,9 +390,9 @@ def test_compact_message_lines(run, tmp_path):
 def test_compact_as_json(run, long):
     code, out, _ = run("compact", long, "--json")
     report = json.loads(out)
-    done = compact(load("long").messages, meter=TokenMeter())
+    done = compact_history(load("long").messages, meter=FeatureMeter())
     assert code == 0 and report["abandoned"] is None
-    assert (report["before"], report["after"]) == (1368, done.after)
+    assert (report["before"], report["after"]) == (done.before, done.after)
     assert (report["messages_before"], report["messages_after"]) == (14, 7)
     assert report["messages"] == done.messages
     assert [item["text"] for item in report["summaries"]] == done.summaries
@@ -373,7 +404,7 @@ def test_the_summaries_are_reported_with_the_messages_they_replaced(run):
     code, out, _ = run("compact", AGENT, "--json", "--keep-recent", 5)
     report = json.loads(out)
     history = read_histories(AGENT).conversations[0].messages
-    meter = TokenMeter()
+    meter = FeatureMeter()
     expected = [
         (start + 1, end)
         for start, end in segments(history, group_messages(history, 5))
@@ -468,7 +499,7 @@ def test_standard_input_and_output(long):
     shorter = json.loads(done.stdout)
     assert len(shorter) == 7 and sum(map(is_summary, shorter)) == 2
     again = module("estimate", "-", "--json", input=done.stdout)
-    assert json.loads(again.stdout)["tokens"] == TokenMeter().count(shorter)
+    assert json.loads(again.stdout)["tokens"] == FeatureMeter().count(shorter)
 
 
 def test_a_history_on_standard_output_is_utf8_whatever_the_terminal_is(tmp_path):
@@ -722,7 +753,7 @@ def test_a_closed_stream_is_an_empty_one(long, tmp_path, arguments, code, said):
 def test_the_module_can_be_run(long):
     done = module("estimate", long)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "about 1368 tokens" in done.stdout
+    assert f"about {size(load('long').messages)[0]:,} tokens" in done.stdout
 
 
 def test_summaries_in_the_output_carry_the_phrase_once(run, tmp_path):
@@ -732,3 +763,62 @@ def test_summaries_in_the_output_carry_the_phrase_once(run, tmp_path):
         if (tmp_path / name).exists():
             for message in read_histories(tmp_path / name).conversations[0].messages:
                 assert str(message["content"]).count(SUMMARY_PREFIX) <= 1
+
+
+# --- a target, a mask, what was given up ------------------------------------------------
+
+
+def test_a_target_is_kept_or_nothing_is_done(run, long):
+    code, out, _ = run("compact", AGENT, "--target", 3500, "--json")
+    report = json.loads(out)
+    assert code == 0 and report["after"] <= 3500 and report["dropped"]
+    code, out, _ = run("compact", long, "--target", 20)
+    assert code == 1 and "20 tokens cannot be reached" in out
+    code, _, err = run("compact", long, "--min-gain", "10")
+    assert code == 2 and "expected a share from 0 to below 1" in err
+    code, out, _ = run("compact", long, "--min-gain", "0.99")
+    assert code == 1 and "the gain is too small" in out
+
+
+def test_secrets_stay_out_of_summaries_unless_wanted(run, tmp_path):
+    key = "sk-proj-" + "a1B2" * 10
+    history = [
+        {"role": "user", "content": f"The key is {key}. Call the API. " + "Words. " * 120},
+        *[{"role": "assistant", "content": "ok"}] * 4,
+    ]
+    (tmp_path / "h.json").write_text(json.dumps(history))
+    assert key not in run("compact", "h.json", "--json", "--keep-recent", 1)[1]
+    with_it = json.loads(run("compact", "h.json", "--json", "--keep-recent", 1, "--no-mask")[1])
+    assert key in with_it["summaries"][0]["text"]
+
+
+def test_alternating_roles(run):
+    report = json.loads(run("compact", AGENT, "--alternate", "--json")[1])
+    roles = [m["role"] for m in report["messages"] if m["role"] in ("user", "assistant")]
+    assert report["abandoned"] is None
+    assert problems(report["messages"], alternate=True) == [], roles
+
+
+def test_needed_shows_each_cut_method_beside_method(run):
+    code, out, _ = run("needed", AGENT)
+    assert code == 0 and "needed later" in out and "cut before message" in out
+    for method in ("compact", "truncate", "clear results"):
+        assert re.search(rf"^    {method} +\d+ %", out, re.MULTILINE), out
+    code, out, _ = run("needed", AGENT, "--json")
+    rows = json.loads(out)["rows"]
+    assert code == 0 and {row["method"] for row in rows} >= {"compact", "truncate"}
+    assert all(row["after"] is None or row["after"] <= row["budget"] for row in rows)
+
+
+def test_probes_are_proposed_where_nothing_is_pinned(run, tmp_path):
+    call = {"id": "c1", "type": "function"}
+    call["function"] = {"name": "get_order", "arguments": '{"id": "W1234"}'}
+    history = [
+        {"role": "user", "content": "Where is my parcel?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": '{"flight": "HAT136"}'},
+    ]
+    (tmp_path / "h.json").write_text(json.dumps(history))
+    code, out, _ = run("probes", "h.json")
+    assert code == 0 and "proposed since nothing is pinned" in out
+    assert "HAT136 (in message 3)" in out and "Which flight came from get_order W1234?" in out
