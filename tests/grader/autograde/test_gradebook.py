@@ -20,10 +20,10 @@ from nbgrader.apps.api import NbGraderAPI
 from nbgrader.plugins.export import CsvExportPlugin
 
 from grader.autograde.course import Course
-from grader.autograde.grade_one import mark
+from grader.autograde.grade_one import grade_one
 from grader.autograde.gradebook import Writer
 from grader.autograde.records import read_record, record_path
-from grader.autograde.results import Job, Marked
+from grader.autograde.results import GradedSubmission, Job
 from grader.build.command import own_commands_first
 from grader.checks import CHECKS
 from grader.errors import BadInput
@@ -78,13 +78,13 @@ class Grading:
 
     def __call__(
         self, student: str, notebook: dict[str, Any], slug: str = DAY1, when: datetime | None = NOON
-    ) -> Marked:
+    ) -> GradedSubmission:
         with Writer(self.course) as writer:
             data = text_of(notebook).encode()
             job = Job(student, slug, data, writer.cells_of(slug), 5, None, writer.texts_of(slug))
-            marked = mark(job, self.sandbox)
-            writer.write([(marked, when, False)], "v1")
-        return marked
+            graded = grade_one(job, self.sandbox)
+            writer.write([(graded, when, False)], "v1")
+        return graded
 
 
 @pytest.fixture
@@ -346,9 +346,9 @@ def test_copies_and_missing_cells(grading: Grading, course: Course, book: Gradeb
     notebook["cells"].insert(0, {**cells["fit"], "source": "fit = None"})
     for name in ("calibrate-few", ANSWER):
         notebook["cells"].remove(cells[name])
-    marked = grading("ada", notebook, DAY2)
-    assert [m.passed for m in marked.marks] == [True, True, True]  # the last copy counts
-    assert any("answer interview-estimate was missing" in line for line in marked.attention)
+    graded = grading("ada", notebook, DAY2)
+    assert [m.passed for m in graded.marks] == [True, True, True]  # the last copy counts
+    assert any("answer interview-estimate was missing" in line for line in graded.attention)
     mine = autograded(course, "ada", DAY2)
     nbformat.validate(nbformat.from_dict(mine))
     names = [c["metadata"].get("nbgrader", {}).get("grade_id") for c in mine["cells"]]
@@ -365,8 +365,8 @@ def test_a_notebook_without_metadata_is_marked_by_its_functions(
         cell["metadata"] = {}
         cell.pop("id")
     notebook["nbformat_minor"] = 2
-    marked = grading("ada", notebook)
-    assert [m.passed for m in marked.marks] == [True, True]
+    graded = grading("ada", notebook)
+    assert [m.passed for m in graded.marks] == [True, True]
     assert sum(g.score for g in grades(book, DAY1, "ada").values()) == 2
     nbformat.validate(nbformat.from_dict(autograded(course, "ada")))
 
@@ -390,12 +390,12 @@ def test_what_cannot_be_marked_has_a_reason(
     data: bytes, said: str, course: Course, sandbox: Sandbox
 ) -> None:
     with Writer(course) as writer:
-        marked = mark(Job("ada", DAY1, data, writer.cells_of(DAY1), 5), sandbox)
-        writer.write([(marked, None, False)], "v1")
+        graded = grade_one(Job("ada", DAY1, data, writer.cells_of(DAY1), 5), sandbox)
+        writer.write([(graded, None, False)], "v1")
         assert writer.graded() == set()
-    assert said in marked.reason and not marked.marks
+    assert said in graded.reason and not graded.marks
     record = read_record(record_path(course, "ada", DAY1))
-    assert record is not None and record.reason == marked.reason
+    assert record is not None and record.reason == graded.reason
 
 
 # --- the writer --------------------------------------------------------------------------
@@ -404,8 +404,8 @@ def test_what_cannot_be_marked_has_a_reason(
 def test_writing_twice_is_writing_once(course: Course, sandbox: Sandbox, book: Gradebook) -> None:
     with Writer(course) as writer:
         data = text_of(starter()).encode()
-        marked = mark(Job("ada", DAY1, data, writer.cells_of(DAY1), 5), sandbox)
-        batch = [(replace(marked, student=name), NOON, False) for name in ("ada", "ben", "eve")]
+        graded = grade_one(Job("ada", DAY1, data, writer.cells_of(DAY1), 5), sandbox)
+        batch = [(replace(graded, student=name), NOON, False) for name in ("ada", "ben", "eve")]
         writer.write(batch, "v1")
         first = everything(course, book)
         writer.write(batch, "v1")
@@ -439,12 +439,12 @@ def test_a_gradebook_that_is_locked_for_a_moment_is_waited_for(
     path = course.db_url.removeprefix("sqlite:///")
     with Writer(course) as writer:
         data = text_of(starter()).encode()
-        marked = mark(Job("ada", DAY1, data, writer.cells_of(DAY1), 5), sandbox)
+        graded = grade_one(Job("ada", DAY1, data, writer.cells_of(DAY1), 5), sandbox)
         other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         other.execute("BEGIN EXCLUSIVE")
         release = threading.Timer(6.5, other.rollback)  # longer than SQLite itself waits
         release.start()
-        writer.write([(marked, NOON, False)], "v1")
+        writer.write([(graded, NOON, False)], "v1")
         release.join()
         assert writer.graded() == {("ada", DAY1)}
         other.close()

@@ -14,7 +14,7 @@ from grader.autograde.gradebook import Writer
 from grader.autograde.intake.decide import Refused
 from grader.autograde.ledger import Ledger
 from grader.autograde.records import Record
-from grader.autograde.results import Mark, Marked
+from grader.autograde.results import GradedSubmission, Mark
 from grader.cli import main
 from grader.report.data import Class, Score, needing, traps, without_names
 from grader.report.page import page
@@ -141,7 +141,7 @@ def test_the_command_writes_page_and_table(
     with Writer(course) as writer:
         marks = (passed("estimate-latin"), wrong("estimate-cjk", STARTER_WHY))
         notebook = '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
-        writer.write([(Marked("ada", DAY1, "d", marks, notebook), None, False)], "v")
+        writer.write([(GradedSubmission("ada", DAY1, "d", marks, notebook), None, False)], "v")
         grade = writer._book.find_grade("estimate-cjk", DAY1, DAY1, "ada")
         grade.manual_score, grade.extra_credit = 0.5, 0.25
         writer._book.db.commit()
