@@ -20,7 +20,14 @@ COMMANDS: dict[str, Command] = {
         "grader.build.release",
         "pack the course into a zip archive for people without git",
     ),
-    "report": ("grader.report.command", "a page about a class: scores, traps, who needs a person"),
+    "report": (
+        "grader.report.command",
+        "a page about a class: scores, known mistakes, who needs a person",
+    ),
+    "return": (
+        "grader.autograde.return_grades.command",
+        "fill the table that a platform takes back, and pack feedback for it",
+    ),
     "selftest": (
         "grader.learner.selftest",
         "run the fifteen checks on solutions, starters or your code",

@@ -25,6 +25,8 @@ from grader.notebooks.lab import Cell, LabNotebook, NotebookError, read_notebook
 if TYPE_CHECKING:
     from grader.sandbox import Sandbox
 
+MAX_CELLS = 2_000
+"""More cells than this are no lab; a lab has a hundredth of them."""
 MAX_SOURCE_CHARS = 1_000_000
 """More code than this is no lab; a lab has a fiftieth of it."""
 TRACE_LINES = 60
@@ -76,8 +78,10 @@ def _read(job: Job) -> tuple[LabNotebook, list[dict[str, Any]]]:
     if fault:
         raise NotebookError(fault)
     cells, code = _cells_and_code(job.data)
+    if len(cells) > MAX_CELLS:
+        raise NotebookError(f"{len(cells):,} cells: no lab has this many")
     if code > MAX_SOURCE_CHARS:
-        raise NotebookError(f"{code:,} characters of code: no lab has so many")
+        raise NotebookError(f"{code:,} characters of code: no lab has this many")
     path = Path(f"{job.slug}.ipynb")
     try:
         return read_notebook(path, job.data), cells

@@ -240,6 +240,53 @@ def test_markup_of_a_learner_s_does_nothing_in_nbgrader_s_pages(
     assert "<details" in body  # the lab's own hints keep theirs
 
 
+def in_place_of_the_answer(notebook: dict[str, Any]) -> int:
+    cells = notebook["cells"]
+    return next(
+        i for i, c in enumerate(cells) if c.get("id") == by_grade_id(notebook)[ANSWER]["id"]
+    )
+
+
+ANSWERED = "Two terms, one for CJK and one for the rest, rounded up."
+
+
+@pytest.mark.parametrize("where", ["below", "above", "code", "question"])
+def test_an_answer_in_the_wrong_cell_is_found_and_not_scored(
+    where: str, grading: Grading, book: Gradebook, course: Course
+) -> None:
+    notebook = starter(DAY2)
+    at = in_place_of_the_answer(notebook)
+    own = {"id": "own", "metadata": {}, "source": ANSWERED, "cell_type": "markdown"}
+    if where == "question":
+        question = notebook["cells"][at - 1]
+        assert question["cell_type"] == "markdown"
+        question["source"] = "".join(question["source"]) + "\n\n" + ANSWERED
+    elif where == "code":
+        code = {**own, "cell_type": "code", "outputs": [], "execution_count": None}
+        notebook["cells"].insert(at + 1, code)
+    else:
+        notebook["cells"].insert(at + (where == "below"), own)
+    graded = grading("ada", notebook, DAY2)
+    assert ANSWER not in graded.untouched
+    assert any(ANSWER in line and "grade that" in line for line in graded.attention)
+    answer = grades(book, DAY2, "ada")[ANSWER]
+    assert (answer.auto_score, answer.needs_manual_grade) == (None, True)
+    assert ANSWERED in by_grade_id(autograded(course, "ada", DAY2))[ANSWER]["source"]
+
+
+def test_notes_that_are_not_beside_the_answer_are_no_answer(
+    grading: Grading, book: Gradebook
+) -> None:
+    notebook = starter(DAY2)
+    own = {"id": "own", "metadata": {}, "source": ANSWERED, "cell_type": "markdown"}
+    notebook["cells"].insert(1, own)
+    at = in_place_of_the_answer(notebook)
+    code = {**own, "id": "x", "cell_type": "code", "outputs": [], "execution_count": None}
+    notebook["cells"].insert(at + 1, {**code, "source": "print('one', 'two', 'three', 'four')"})
+    assert ANSWER in grading("ada", notebook, DAY2).untouched
+    assert grades(book, DAY2, "ada")[ANSWER].score == 0
+
+
 # --- what a person has given -------------------------------------------------------------
 
 
