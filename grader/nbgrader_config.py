@@ -11,6 +11,7 @@ if str(ROOT) not in sys.path:  # nbgrader may have been started anywhere, and gr
 from nbgrader.converters import Autograde, GenerateAssignment  # noqa: E402
 from nbgrader.preprocessors import ClearSolutions, Execute  # noqa: E402
 
+from grader.autograde.nbgrader_export import PlainCsvExport  # noqa: E402
 from grader.autograde.nbgrader_step import GradeInSandbox  # noqa: E402
 from grader.build.place_starters import PlaceStarters  # noqa: E402
 
@@ -37,6 +38,8 @@ c.Autograde.autograde_preprocessors = [
     GradeInSandbox if step is Execute else step
     for step in Autograde.autograde_preprocessors.default_args[0]
 ]
+# Grades go where git does not look, and no name in them is a formula.
+c.ExportApp.plugin_class = PlainCsvExport
 c.ClearSolutions.text_stub = "*Your answer, in your own words: about five sentences.*"
 
 # A check cell that was deleted comes back from the source, instead of waiting for a person.

@@ -250,8 +250,7 @@ def print_summary(outcome: Outcome, seconds: float) -> None:
         checks = max((len(record.marks) for record in scored), default=0)
         mean = f"{sum(points) / len(points):.1f} of {checks}" if points else "-"
         full = sum(point == checks for point in points)
-        by_hand = sum(len(record.answers or {}) for record in scored)
-        cells = (slug, handed_in[slug], mean, full, by_hand, waiting[slug])
+        cells = (slug, handed_in[slug], mean, full, outcome.by_hand[slug], waiting[slug])
         table.add_row(*map(str, cells))
     console = Console(highlight=False, markup=False)
     console.width = max(console.width, 100)

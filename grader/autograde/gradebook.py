@@ -8,6 +8,7 @@ killed between two of them grades this submission again and comes to the same.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -82,6 +83,22 @@ class Writer:
             Assignment, Assignment.id == SubmittedAssignment.assignment_id
         )
         found = {(str(student), str(slug)) for student, slug in rows}
+        self._book.db.rollback()
+        return found
+
+    def waiting(self) -> Counter[str]:
+        """Return how many answers of each lab wait to be graded by hand."""
+        from nbgrader.api import Assignment, Grade, SubmittedAssignment, SubmittedNotebook
+
+        rows = (
+            self._book.db.query(Assignment.name)
+            .select_from(Grade)
+            .join(SubmittedNotebook, SubmittedNotebook.id == Grade.notebook_id)
+            .join(SubmittedAssignment, SubmittedAssignment.id == SubmittedNotebook.assignment_id)
+            .join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
+            .filter(Grade.needs_manual_grade.is_(True))
+        )
+        found = Counter(str(slug) for (slug,) in rows)
         self._book.db.rollback()
         return found
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -59,7 +60,8 @@ class Graders(Protocol):
 class Outcome:
     """The result of a run: submissions graded now and left alone, and who needs a person.
 
-    ``levels`` are the isolation in force by worker, ``warnings`` what workers said.
+    ``levels`` are the isolation in force by worker, ``warnings`` what workers said, ``by_hand``
+    the answers of each lab that wait for a person.
     """
 
     intake: Intake
@@ -68,6 +70,7 @@ class Outcome:
     outdated: int = 0
     needing: list[tuple[str, str, str]] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
+    by_hand: Counter[str] = field(default_factory=Counter)
     levels: dict[str, str] = field(default_factory=dict)
     warnings: dict[str, None] = field(default_factory=dict)
 
@@ -115,6 +118,7 @@ def autograde(
         finally:  # stopped by Ctrl-C: what has been graded is written
             outcome.graded += _write(writer, batch, version)
     _gather(course, outcome, counting)
+    outcome.by_hand = writer.waiting()
     return outcome
 
 

@@ -17,11 +17,11 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 from nbgrader.apps.api import NbGraderAPI
-from nbgrader.plugins.export import CsvExportPlugin
 
 from grader.autograde.course import Course
 from grader.autograde.grade_one import grade_one
 from grader.autograde.gradebook import Writer
+from grader.autograde.nbgrader_export import PlainCsvExport
 from grader.autograde.records import read_record, record_path
 from grader.autograde.results import GradedSubmission, Job
 from grader.build.command import own_commands_first
@@ -187,7 +187,7 @@ def test_feedback_shows_the_four_lines(grading: Grading, course: Course) -> None
 def test_export_gives_the_scores(grading: Grading, book: Gradebook, tmp_path: Path) -> None:
     grading("ada", solved())
     grading("sam", starter())
-    CsvExportPlugin(to=str(tmp_path / "grades.csv")).export(book)
+    PlainCsvExport(to=str(tmp_path / "grades.csv")).export(book)
     with (tmp_path / "grades.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["assignment"] == DAY1]
     assert {row["student_id"]: float(row["score"]) for row in rows} == {"ada": 2, "sam": 1}

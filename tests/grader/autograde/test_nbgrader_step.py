@@ -1,4 +1,4 @@
-"""nbgrader's own autograde, and formgrader's button, run nothing of a learner's outside a sandbox."""
+"""nbgrader's own autograde, and formgrader's button, run learners' code only in the sandbox."""
 
 from __future__ import annotations
 
