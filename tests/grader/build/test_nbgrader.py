@@ -204,7 +204,7 @@ def test_nbgrader_runs_from_the_root_of_the_repository(tmp_path: Path) -> None:
                 cwd=tmp_path,
                 capture_output=True,
                 text=True,
-                timeout=120,
+                timeout=600,
                 check=False,
             )
 
