@@ -3,6 +3,10 @@
 A notebook needs two names from here::
 
     from grader import check, score
+
+From the bottom up: ``exercises`` (which function, which day), ``starters``, ``checks``,
+``notebooks`` (read, never run), ``sandbox`` (run, confined), ``learner`` (what runs at home),
+``build`` (labs and lessons from their sources), ``autograde`` (a class), ``report``.
 """
 
 from __future__ import annotations
@@ -29,6 +33,6 @@ def check(check_id: str, function: Callable[..., Any]) -> None:
 
 def score() -> None:
     """Print which checks of this notebook have passed in this kernel, by name."""
-    from grader.learner.in_notebook import print_score
+    from grader.learner.in_notebook import show_score
 
-    print_score()
+    show_score()

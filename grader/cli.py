@@ -22,7 +22,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "report": (
         "grader.report.command",
-        "a page about a class: scores, known mistakes, who needs a person",
+        "write a page on a class: scores, known mistakes, who needs a person",
     ),
     "return": (
         "grader.autograde.return_grades.command",
