@@ -6,11 +6,12 @@ seed). No check looks at parts 3 and 4.
 | property | fixed | drawn |
 |---|---|---|
 | one summary for each stretch, from the first to the last, in its place | long | two |
-| the stretches are those of ``group`` and ``keep_recent`` | 0, 1, many | a grouping of its own |
+| the stretches are those of ``group`` and ``keep_recent`` | 0, 1, 3, many | its own grouping |
 | a stretch of fewer than ``min_segment_tokens`` stays, no other does | 99, 100 | borders |
 | ``before`` and ``after`` by the meter that is handed in | long | other prices |
 | the tidy text goes into the history, not the reply | | four manners |
 | a heading that is missing, empty or there twice abandons everything | long | each, anywhere |
+| a compaction that gains a little is done | 260 tokens | |
 | abandoned: as it came in, ``after`` is ``before``, no summaries, a reason | long | each |
 | the messages stay as they are | all | all |
 """
@@ -236,6 +237,12 @@ def compact_summaries(trial: Trial, rng: Random) -> str:
     for keep_recent in (0, rng.randint(5, 7)):
         _try(trial, _work(rng, "abc"), replies, keep_recent=keep_recent)
     _try(trial, _history(rng), replies, meter=TokenMeter(Coefficients(0.5, 0.5)))
+    # By default three groups are recent: not the request before them, and no less than them.
+    request, trip = h.of_tokens(rng, 150, 1), h.round_trip(rng, "t", lines=12)
+    _try(trial, [*_work(rng, "a"), *request, *trip, h.answer(rng), h.answer(rng)], replies)
+    # A little is gained, and that is no reason to give it up.
+    kept = h.piece_of_work(rng, "a", trips=1, lines=300)
+    _try(trial, [*h.of_tokens(rng, 260, 2), *kept], replies)
     _try_group(trial, _work(rng, "abc"), replies)
     _try_borders(trial, rng, replies)
     complete = sum(_has_all_headings(summary) for summary in done.summaries)

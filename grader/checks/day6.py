@@ -280,6 +280,8 @@ def probe_survives(trial: Trial, rng: Random) -> str:
     longer = {"role": "user", "content": "Use make dist-alls."}
     trial(_probes([Probe("make\n  dist-all")]), [longer, *h.talk(rng, 3)])
     trial(_probes([Probe("make\n  dist-all")]), [*h.talk(rng, 3), longer])
+    for wrap in ("\n", "\n    ", "\t", "\r\n"):
+        trial(_probes([Probe("make all")]), [{"role": "user", "content": f"Use make{wrap}all."}])
     _try_several(trial, rng)
     which = "both probes are" if len(kept) == 2 else f"{len(kept)} probes are"
     return (

@@ -215,6 +215,8 @@ def carry_needed(trial: Trial, rng: Random) -> str:
     # The younger ones are needed, once or twice, and the nearly needed go.
     for keep in (1, 2):
         trial(_shown(_ALIKE), keep, ["m3", "tutar_net", "abone", "abone"])
+    # No name is needed by itself.
+    trial(_shown({"sonuc": 12, "abone": "A001", "tip": "mesken", "m3": 12}), 2, ["m3"])
     trial(_shown({"abone": "A001", "m3": 0, "tip": None, "tutar": ""}), 2, ["deger", "deger"])
     for size in (5, 7, 8):
         state, needed = _state(rng, size), rng.sample(_FIELDS, rng.randint(2, 6))

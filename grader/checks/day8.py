@@ -274,6 +274,7 @@ def _on_while_not_larger(
         if estimates[-1] > estimates[-2]:
             return Room(messages, estimates, stuck=True)
         messages = shorter
+        _to_an_end(estimates)
     return Room(messages, estimates, stuck=False)
 
 
@@ -288,7 +289,14 @@ def _on_whatever_comes(
     while decide(estimates[-1]) != Decision.SEND:
         messages = compact(messages).messages
         estimates.append(count(messages))
+        _to_an_end(estimates)
     return Room(messages, estimates, stuck=False)
+
+
+def _to_an_end(estimates: Sequence[int]) -> None:
+    """Raise where a way goes on for ever: it has no value that could be compared."""
+    if len(estimates) > 50:
+        raise RuntimeError("a loop without an end")
 
 
 def _with_the_last_pass(
