@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from compaction.console import Command, run_command
 
 COMMANDS: dict[str, Command] = {
+    "assign": ("grader.autograde.assign", "say whose a doubtful file is, for all later runs"),
     "autograde": ("grader.autograde.command", "grade a class: many notebooks, each in a sandbox"),
     "build": ("grader.build.command", "make labs and lessons again from their sources"),
     "check": ("grader.learner.check_notebook", "run the checks of one lab's notebook"),
@@ -19,7 +20,10 @@ COMMANDS: dict[str, Command] = {
         "grader.build.release",
         "pack the course into a zip archive for people without git",
     ),
-    "report": ("grader.report.command", "a page about a class: scores, traps, who needs a person"),
+    "report": (
+        "grader.report.command",
+        "write a page on a class: scores, traps, who needs a person",
+    ),
     "selftest": (
         "grader.learner.selftest",
         "run the fifteen checks on solutions, starters or your code",

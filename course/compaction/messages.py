@@ -225,7 +225,7 @@ def _thought(part: Mapping[str, Any]) -> str:
 
 
 class Attachment(NamedTuple):
-    """A part that is no text: ``kind`` image, file or audio; ``data`` is base64 or "".
+    """A part other than text: ``kind`` image, file or audio; ``data`` is base64 or "".
 
     ``form`` is an image's detail, a file's media type, a recording's format; each may be "".
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 import time
 from collections import Counter
@@ -14,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compaction.files import write_whole
-from grader.autograde.course import Course
+from grader.autograde.course import Course, course_folder
 from grader.autograde.gradebook import Writer
-from grader.autograde.intake.roster import read_roster
-from grader.autograde.intake.take_in import Intake, survey, take_in
-from grader.autograde.results import ROOT
+from grader.autograde.intake.roster import Roster, read_roster
+from grader.autograde.intake.take_in import Intake, take_in
+from grader.autograde.ledger import write_ledger
+from grader.autograde.rules import read_rules
 from grader.autograde.run import Markers, Outcome, autograde
 from grader.autograde.workers import Pool, Setting, cores
 from grader.errors import BadInput, printable
@@ -39,7 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="nbgrader's folder of submissions (the default), or any folder or zip archive of "
         "notebooks, as a learning platform packs it",
     )
-    parser.add_argument("--roster", metavar="CSV", help="who is in the class: ids, names, numbers")
+    parser.add_argument(
+        "--roster",
+        metavar="CSV",
+        help="who is in the class, as your platform exports it; remembered",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say whose each file is, and write nothing"
+    )
     parser.add_argument("--force", action="store_true", help="grade again what has not changed")
     parser.add_argument("--course", metavar="FOLDER", help="where nbgrader_config.py is")
     parser.add_argument("--jobs", type=int, metavar="N", help="so many at once (default: cores)")
@@ -100,33 +107,75 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.folder) if options.folder else None
     if folder is not None and not folder.exists():
         raise BadInput(f"{folder}: no such folder; expected a folder or a zip archive of notebooks")
-    roster = read_roster(Path(options.roster)) if options.roster else None
+    given = Path(options.roster) if options.roster else None
+    if given is not None:
+        read_roster(given)
     started = time.monotonic()
     with ExitStack() as stack:
         # The processes start while this one still loads nbgrader.
-        markers = stack.enter_context(_markers(options))
-        course = Course(Path(options.course) if options.course else _course_folder())
+        markers = None if options.dry_run else stack.enter_context(_markers(options))
+        course = Course(Path(options.course) if options.course else course_folder())
         stack.enter_context(course.locked())
-        if folder is None or _same(folder, course.submitted_folder):
-            if not course.submitted_folder.is_dir():
-                raise BadInput(f"{course.submitted_folder}: no submissions yet; collect them first")
-            intake = survey(course.submitted_folder, roster)
-        else:
-            intake = take_in(folder, course.places, roster)
+        rules = read_rules(course.classroom)
+        roster = _roster(course, given, remember=not options.dry_run)
+        if folder is None and not course.submitted_folder.is_dir() and not course.has_hand_ins:
+            raise BadInput(f"{course.submitted_folder}: no submissions yet; collect them first")
+        intake = take_in(folder, course.places, roster, dry_run=options.dry_run, zone=rules.zone)
         if not intake.counting and not intake.refused:
             raise BadInput(f"{folder or course.submitted_folder}: no notebook of a lab in it")
-        writer = stack.enter_context(Writer(course))
+        if markers is None:
+            print_assignment(intake, roster)
+            return 1 if intake.refused else 0
+        writer = stack.enter_context(Writer(course, rules))
         if roster is not None:
             writer.enrol(roster)
         shown = Progress(sys.stderr.isatty())
         outcome = autograde(
             course, writer, markers, intake, limits=limits, force=options.force, progress=shown
         )
-        _write_intake(course, intake, [*roster.people] if roster else [])
+        write_ledger(course, intake, roster)
         for warning in dict.fromkeys(markers.warnings):
             print(f"WARNING: {warning}", file=sys.stderr)
         print_summary(outcome, markers.level, time.monotonic() - started)
     return 1 if outcome.needing else 0
+
+
+def _roster(course: Course, given: Path | None, *, remember: bool) -> Roster | None:
+    """Return the roster that was given, else the one that was given last."""
+    if given is not None and remember:
+        write_whole(course.roster_file, given.read_bytes())
+    if given is None and not course.roster_file.is_file():
+        return None
+    return read_roster(given or course.roster_file)
+
+
+def print_assignment(intake: Intake, roster: Roster | None) -> None:
+    """Print whose each file is: a line for each that counts, then what is held."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for title in ("learner", "name", "lab", "handed in (UTC)", "file"):
+        table.add_column(title, overflow="fold")
+    for one in intake.counting:
+        person = roster.people.get(one.student) if roster else None
+        when = f"{one.when:%Y-%m-%d %H:%M}" if one.when else ""
+        when += " late" if one.late else ""
+        cells = (one.student, person.name if person else "", one.slug, when.strip(), one.origin)
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    console = Console(highlight=False, markup=False)
+    console.width = max(console.width, 100)
+    console.print(table)
+    console.soft_wrap = True
+    for note in intake.notes:
+        console.print(Text(f"note: {printable(note)}"))
+    if intake.refused:
+        console.print(f"\nNeeds a person ({len(intake.refused)}):")
+    for refused in intake.refused:
+        who = refused.student or "nobody's"
+        console.print(Text(f"  {printable(who)}, {printable(refused.line)}"))
+    console.print("\nNothing was written. Without --dry-run this is what will be graded.")
 
 
 def _markers(options: argparse.Namespace) -> AbstractContextManager[Markers]:
@@ -138,28 +187,6 @@ def _markers(options: argparse.Namespace) -> AbstractContextManager[Markers]:
 
         return Cluster(options.scheduler, setting)
     return Pool(options.jobs or cores(), setting)
-
-
-def _course_folder() -> Path:
-    here = Path.cwd()
-    return here if (here / "nbgrader_config.py").is_file() else ROOT
-
-
-def _same(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve()
-
-
-def _write_intake(course: Course, intake: Intake, people: list[str]) -> None:
-    """Keep for the report what could not be graded, and who was expected."""
-    told = {
-        "refused": [dataclasses.asdict(refused) for refused in intake.refused],
-        "notes": intake.notes,
-        "older": intake.older,
-        "people": people,
-    }
-    course.records.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(told, ensure_ascii=False, indent=1) + "\n"
-    write_whole(course.records / "intake.json", text.encode(errors="replace"))
 
 
 class Progress:

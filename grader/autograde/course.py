@@ -9,10 +9,9 @@ import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from compaction.files import write_whole
-from grader.autograde.intake.take_in import Places
+from grader.autograde.intake.journal import Places
 from grader.autograde.results import ROOT
 from grader.errors import BadInput
 
@@ -76,6 +75,16 @@ class Course:
         """Where notebooks are laid that come from elsewhere."""
         return Places(self.submitted, self.classroom / "handed_in")
 
+    @property
+    def has_hand_ins(self) -> bool:
+        """True once a download was taken in."""
+        return (self.places.kept / "journal.json").is_file()
+
+    @property
+    def roster_file(self) -> Path:
+        """The roster that was given last; it is used until another one is given."""
+        return self.classroom / "roster.csv"
+
     def seed(self) -> int:
         """Return this class's seed: ``GRADER_SEED``, else one drawn once and kept.
 
@@ -97,11 +106,15 @@ class Course:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Be the only one who writes; raise BadInput when somebody else is at it."""
+        from filelock import FileLock, Timeout
+
         self.classroom.mkdir(parents=True, exist_ok=True)
-        with (self.classroom / ".writer").open("a+") as file:
-            if not _lock(file):
-                raise BadInput(f"{self.classroom}: another autograde is running in it; wait for it")
-            yield
+        try:
+            with FileLock(self.classroom / ".writer.lock", blocking=False):
+                yield
+        except Timeout:
+            told = "another autograde is running in it; wait for it"
+            raise BadInput(f"{self.classroom}: {told}") from None
 
 
 @contextlib.contextmanager
@@ -122,20 +135,7 @@ def _without_iri_grammar() -> Iterator[None]:
             del sys.modules[name]
 
 
-def _lock(file: IO[str]) -> bool:
-    """Lock a file until it is closed or the process has gone; False when somebody else has it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            return False
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+def course_folder() -> Path:
+    """Return the course that commands mean: this folder's, else the repository's own."""
+    here = Path.cwd()
+    return here if (here / "nbgrader_config.py").is_file() else ROOT

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from grader.autograde.graded_notebook import Composer, source_of
 from grader.autograde.intake.files import filling_fault
-from grader.autograde.intake.take_in import fault_of
+from grader.autograde.intake.read import fault_of
 from grader.autograde.results import Job, Mark, Marked, digest_of
 from grader.checks import CHECKS, Check, Result
 from grader.errors import printable

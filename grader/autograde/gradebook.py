@@ -18,9 +18,11 @@ from typing import Any
 from compaction.files import write_whole
 from grader.autograde.course import Course
 from grader.autograde.graded_notebook import source_of
+from grader.autograde.intake.files import Refusal, read_bounded
 from grader.autograde.intake.roster import Roster
 from grader.autograde.records import Record, read_record, record_path
 from grader.autograde.results import Marked, SourceCell, digest_of
+from grader.autograde.rules import Rules
 from grader.errors import BadInput
 
 WRITE_ATTEMPTS = 8
@@ -48,15 +50,40 @@ class _Lab:
     cells: tuple[SourceCell, ...]
 
 
+@dataclass(frozen=True)
+class _Late:
+    """How late a hand-in was, and whether a rule says what that costs."""
+
+    cause: str
+    by_rule: bool
+
+    @property
+    def without_rule(self) -> str:
+        """What a person is told where no rule says what being late costs."""
+        return f"{self.cause}; no rule says what that costs (late = ... in course.toml)"
+
+
+def _span(seconds: float) -> str:
+    """Return a span of time in words.
+
+    >>> _span(90_000), _span(30)
+    ('1 d 1 h', '0 h 1 min')
+    """
+    minutes = int(-(-seconds // 60))
+    days, hours = minutes // 1440, minutes % 1440 // 60
+    return f"{days} d {hours} h" if days else f"{hours} h {minutes % 60} min"
+
+
 class Writer:
     """Write marks into the gradebook and notebooks into autograded/. Close it at the end."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: Course, rules: Rules | None = None) -> None:
         from nbgrader.api import Gradebook
 
         from grader.build.command import own_commands_first
 
         self.course = course
+        self.rules = rules or Rules()
         if course.db_url.startswith("sqlite:///"):
             Path(course.db_url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -128,8 +155,7 @@ class Writer:
             for m, _, _ in batch
         }
         scored = [(marked, when) for marked, when, _ in batch if not marked.reason]
-
-        overdue: set[tuple[str, str]] = set()
+        overdue: dict[tuple[str, str], _Late] = {}
 
         def enter() -> None:
             for slug in dict.fromkeys(marked.slug for marked, _ in scored):
@@ -141,8 +167,11 @@ class Writer:
         for marked, when, late in batch:
             if not marked.reason:
                 self._write_notebook(marked, when)
-            is_late = late or (marked.student, marked.slug) in overdue
-            self._write_record(marked, version, is_late)
+            found = overdue.get((marked.student, marked.slug))
+            if found is None and late:
+                found = self._marked_late(marked)
+            key = self.rules.key(marked.student, marked.slug, when, late)
+            self._write_record(marked, version, found, key)
 
     # The gradebook.
 
@@ -177,6 +206,7 @@ class Writer:
             self._add_lab(slug)
             row = self._book.find_notebook(slug, slug)
         graded = {cell.name: cell for cell in row.grade_cells}
+        self._apply_rules(slug, row.assignment, graded)
         solutions = {cell.name: str(cell.id) for cell in row.solution_cells}
         tasks = {cell.name: cell for cell in row.task_cells}
         order = self._order(slug)
@@ -203,6 +233,17 @@ class Writer:
         )
         self._book.db.rollback()
         return lab
+
+    def _apply_rules(self, slug: str, assignment: Any, graded: dict[str, Any]) -> None:
+        """Enter a lab's due date and the worth of its checks, as course.toml has them."""
+        rules = self.rules.lab(slug)
+        for name in rules.points.keys() - graded.keys():
+            raise BadInput(f"course.toml: labs.{slug}.points.{name}: the lab has no such cell")
+        if rules.due is not None:
+            assignment.duedate = rules.due
+        for name, worth in rules.points.items():
+            graded[name].max_score = worth
+        self._book.db.commit()
 
     def _order(self, slug: str) -> dict[str, int]:
         """Return the places of a lab's cells; the gradebook does not keep their order."""
@@ -240,7 +281,7 @@ class Writer:
         lab: _Lab,
         batch: Sequence[tuple[Marked, datetime | None]],
         before: dict[tuple[str, str], Record | None],
-    ) -> set[tuple[str, str]]:
+    ) -> dict[tuple[str, str], _Late]:
         """Enter marks and comments of one lab; what a person has given stays as it is.
 
         Return which submissions (student, lab) came after the lab's due date.
@@ -259,7 +300,8 @@ class Writer:
                 row = grades[book, cell]
                 values: dict[str, Any] = {}
                 if name in passed:
-                    values["auto_score"] = lab.points[name] if passed[name] else 0.0
+                    counts = self.rules.partial_credit or all(passed.values())
+                    values["auto_score"] = lab.points[name] if passed[name] and counts else 0.0
                     # A person's mark of a check stands, and is looked at again when it changes.
                     changed = row.auto_score != values["auto_score"]
                     by_hand = row.manual_score is not None
@@ -357,30 +399,48 @@ class Writer:
 
     def _give_penalties(
         self, batch: Sequence[tuple[Marked, datetime | None]]
-    ) -> set[tuple[str, str]]:
-        """Let nbgrader's own plugin say what being late costs (by default nothing)."""
+    ) -> dict[tuple[str, str], _Late]:
+        """Let course.toml say what being late costs, else nbgrader's own plugin."""
         from nbgrader.preprocessors.latesubmissions import AssignLatePenalties
 
         dated = [marked for marked, when in batch if when is not None]
-        overdue: set[tuple[str, str]] = set()
+        overdue: dict[tuple[str, str], _Late] = {}
         if not dated:
             return overdue
-        rule = AssignLatePenalties(config=self.course.config)
-        rule.init_plugin()
+        plugin = AssignLatePenalties(config=self.course.config)
+        plugin.init_plugin()
         for marked in dated:
             submission = self._book.find_submission(marked.slug, marked.student)
+            submission.extension = self.rules.extension(marked.student, marked.slug)
             late_s = submission.total_seconds_late
-            if late_s > 0:
-                overdue.add((marked.student, marked.slug))
+            cost, by_rule = 0.0, self.rules.penalty(marked.slug, 0.0, 0.0) is not None
             for book in submission.notebooks:
                 book.late_submission_penalty = None
-                if late_s > 0:
-                    penalty = rule.plugin_inst.late_submission_penalty(
+                penalty = self.rules.penalty(marked.slug, book.score, late_s)
+                if late_s > 0 and penalty is None:
+                    penalty = plugin.plugin_inst.late_submission_penalty(
                         marked.student, book.score, late_s
                     )
-                    if penalty is not None:
-                        book.late_submission_penalty = rule._check_late_penalty(book, penalty)
+                    by_rule = by_rule or penalty is not None
+                if late_s > 0 and penalty is not None:
+                    book.late_submission_penalty = plugin._check_late_penalty(book, penalty)
+                    cost += book.late_submission_penalty
+            if late_s > 0:
+                told = f"{_span(late_s)} late" + (f", {cost:g} points off" if cost else "")
+                overdue[marked.student, marked.slug] = _Late(told, by_rule)
         return overdue
+
+    def _marked_late(self, marked: Marked) -> _Late:
+        """Take the platform's word that a hand-in was late; it does not say by how much."""
+        rule = self.rules.lab(marked.slug).late
+        if rule == "zero" and not marked.reason:
+
+            def enter() -> None:
+                for book in self._book.find_submission(marked.slug, marked.student).notebooks:
+                    book.late_submission_penalty = book.score
+
+            self._in_one_transaction(enter)
+        return _Late("late, says the platform, but not by how much", rule in ("none", "zero"))
 
     # Files.
 
@@ -389,13 +449,17 @@ class Writer:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{marked.slug}.ipynb"
         write_whole(path, marked.notebook, mode=0o444)
-        stamp = folder / "timestamp.txt"
-        if when is None:
-            stamp.unlink(missing_ok=True)
-        else:
-            write_whole(stamp, f"{when:%Y-%m-%d %H:%M:%S.%f} UTC\n".encode())
+        # As nbgrader does: what its feedback needs lies beside the graded notebook.
+        submitted = self.course.submitted(marked.student, marked.slug)
+        for name in ("timestamp.txt", "submission_secret.txt"):
+            try:
+                write_whole(folder / name, read_bounded(submitted / name)[:10_000])
+            except Refusal:
+                (folder / name).unlink(missing_ok=True)
+        if when is not None and not (folder / "timestamp.txt").exists():
+            write_whole(folder / "timestamp.txt", f"{when:%Y-%m-%d %H:%M:%S.%f} UTC\n")
 
-    def _write_record(self, marked: Marked, version: str, late: bool) -> None:
+    def _write_record(self, marked: Marked, version: str, late: _Late | None, rules: str) -> None:
         path = record_path(self.course, marked.student, marked.slug)
         path.parent.mkdir(parents=True, exist_ok=True)
         record = Record(
@@ -406,9 +470,11 @@ class Writer:
             marked.marks,
             {name: d for name, d in marked.answers.items() if name not in marked.untouched},
             marked.problems,
-            marked.attention,
+            (*marked.attention, *([late.without_rule] if late and not late.by_rule else [])),
             marked.reason,
-            late,
+            late is not None,
+            late.cause if late else "",
+            rules,
         )
         write_whole(path, record.text().encode())
 

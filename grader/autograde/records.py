@@ -28,6 +28,8 @@ class Record:
     attention: tuple[str, ...] = ()
     reason: str = ""
     late: bool = False
+    cause: str = ""
+    rules: str = ""
 
     def text(self) -> str:
         """Return the record as the text of its file."""

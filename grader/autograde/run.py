@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from grader.autograde.course import Course
 from grader.autograde.gradebook import Writer
+from grader.autograde.intake.decide import Refused
 from grader.autograde.intake.files import read_file
-from grader.autograde.intake.take_in import HandedIn, Intake, Refused
+from grader.autograde.intake.take_in import HandedIn, Intake
 from grader.autograde.records import Record, read_record, record_path
 from grader.autograde.results import Job, Marked, SourceCell, unmarked, version_of_course
 from grader.errors import BadInput
@@ -147,7 +148,9 @@ def _changed(
             and (one.student, one.slug) in in_gradebook
             and (course.autograded(one.student, one.slug) / f"{one.slug}.ipynb").is_file()
         )
-        if force or record is None or not is_graded or record.digest != _digest(one.path):
+        rules = writer.rules.key(one.student, one.slug, one.when, one.late)
+        is_same = is_graded and record is not None and record.rules == rules
+        if force or record is None or not is_same or record.digest != _digest(one.path):
             changed.append(one)
         else:
             outcome.unchanged += 1
@@ -192,7 +195,4 @@ def _gather(course: Course, outcome: Outcome, counting: dict[tuple[str, str], Ha
             outcome.needing.append((student, slug, line))
     for refused in outcome.intake.refused:
         who = refused.student or "nobody's"
-        outcome.needing.append((who, refused.slug or refused.origin, refused.reason))
-
-
-# --- the command line --------------------------------------------------------------------
+        outcome.needing.append((who, refused.slug or "no lab", refused.line))

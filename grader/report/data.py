@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from grader.autograde.course import Course
+from grader.autograde.ledger import Ledger, read_ledger
 from grader.autograde.records import Record, records_of
 from grader.autograde.results import Mark
+from grader.autograde.rules import read_rules
 from grader.checks import CHECKS
 from grader.errors import BadInput
 from grader.exercises import SLUGS
 
 WORDS = {"passed": "passed", "wrong": "wrong answer", "raised": "exception", "stopped": "no answer"}
-"""What came of a check, as the page says it."""
+"""The result of a check, as the page says it."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,21 @@ class Class:
 
     records: list[Record]
     scores: dict[tuple[str, str, str], Score]
-    refused: list[dict[str, str]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    people: list[str] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=Ledger)
+    weights: dict[str, float] = field(default_factory=dict)
 
     @property
     def students(self) -> list[str]:
         """Everybody who is in the roster, handed in, or has a score."""
-        known = {record.student for record in self.records} | set(self.people)
+        known = {record.student for record in self.records} | set(self.ledger.people)
+        known |= {one.student for one in self.ledger.refused if one.student}
         return sorted(known | {student for student, _, _ in self.scores}, key=str.casefold)
 
     @property
     def slugs(self) -> list[str]:
         """The labs that somebody handed in, in the course's order."""
         there = {record.slug for record in self.records}
+        there |= {one.slug for one in self.ledger.refused}
         return [slug for slug in SLUGS.values() if slug in there]
 
 
@@ -59,19 +60,12 @@ def read_class(course: Course) -> Class:
     Raises BadInput when nothing has been graded yet.
     """
     records = list(records_of(course))
-    told: dict[str, Any] = {}
-    path = course.records / "intake.json"
-    if path.is_file():
-        told = json.loads(path.read_bytes())
-    if not records and not told.get("refused"):
+    ledger = read_ledger(course)
+    if not records and not ledger.refused:
         raise BadInput(f"{course.records}: nothing graded yet; run python -m grader autograde")
-    return Class(
-        records,
-        _scores(course),
-        told.get("refused", []),
-        told.get("notes", []),
-        told.get("people", []),
-    )
+    rules = read_rules(course.classroom)
+    weights = {slug: lab.weight for slug, lab in rules.labs.items()}
+    return Class(records, _scores(course), ledger, weights)
 
 
 def _scores(course: Course) -> dict[tuple[str, str, str], Score]:
@@ -112,7 +106,7 @@ def _scores(course: Course) -> dict[tuple[str, str, str], Score]:
 def without_names(known: Class) -> Class:
     """Return the same class with numbers for names, in an order that says nothing.
 
-    Notes and the names of files are left out: people's names stand in them.
+    Notes and the names of files are left out: they hold people's names.
     """
     mixed = sorted(known.students, key=lambda name: hashlib.sha256(name.encode()).digest())
     width = len(str(len(mixed)))
@@ -121,25 +115,39 @@ def without_names(known: Class) -> Class:
     def renamed(record: Record) -> Record:
         return Record(**{**vars(record), "student": names[record.student]})
 
+    ledger = Ledger(
+        [
+            replace(one, student=names.get(one.student, ""), origin="a file", held=False)
+            for one in known.ledger.refused
+        ],
+        older=known.ledger.older,
+        people={names[student]: "" for student in known.ledger.people},
+    )
     return Class(
         [renamed(record) for record in known.records],
         {(names[who], slug, cell): s for (who, slug, cell), s in known.scores.items()},
-        [
-            {**one, "student": names.get(one["student"], "somebody"), "origin": "a file"}
-            for one in known.refused
-        ],
-        [],
-        [names[student] for student in known.people],
+        ledger,
+        known.weights,
     )
 
 
 def needing(known: Class) -> Iterator[tuple[str, str, str]]:
-    """Yield what needs a person: who, what, why."""
+    """Yield what needs a person: who, what, why. What is held or refused comes first."""
+    for one in known.ledger.refused:
+        yield one.student or "nobody's", one.slug or one.origin, one.line
     for record in known.records:
         for line in [record.reason] if record.reason else record.attention:
             yield record.student, record.slug, line
-    for one in known.refused:
-        yield one["student"] or "nobody's", one["slug"] or one["origin"], one["reason"]
+
+
+def is_missing(known: Class, student: str, slug: str) -> bool:
+    """Return True if nothing at all is there of somebody that could be this lab.
+
+    While a file waits to be told whose it is, nobody is said not to have handed in.
+    """
+    return not any(
+        one.student in ("", student) and one.slug in ("", slug) for one in known.ledger.refused
+    )
 
 
 def waiting(known: Class) -> Counter[tuple[str, str]]:

@@ -131,7 +131,7 @@ def _labs(known: Class) -> str:
 
 
 def _picture(known: Class) -> str:
-    """Draw a bar a check; what it shows stands in words and numbers beside it."""
+    """Draw one bar per check; words and numbers beside it say the same."""
     found = outcomes(known)
     if not found:
         return "<p>No check has run yet.</p>"
@@ -233,9 +233,9 @@ def _needs(known: Class, needs: Sequence[tuple[str, str, str]]) -> str:
             for (slug, cell), count in sorted(by_hand.items())
         )
         parts.append(f"<p>To grade by hand, in nbgrader's formgrader:</p><ul>{items}</ul>")
-    if known.notes:
+    if known.ledger.notes:
         parts.append(
-            "<p>Notes:</p><ul>" + "".join(f"<li>{_e(n)}</li>" for n in known.notes) + "</ul>"
+            "<p>Notes:</p><ul>" + "".join(f"<li>{_e(n)}</li>" for n in known.ledger.notes) + "</ul>"
         )
     return "".join(parts)
 

@@ -10,6 +10,7 @@ are, and nothing of a stubbed function's body is in the copy: neither source nor
 from __future__ import annotations
 
 import ast
+import importlib
 import py_compile
 import re
 import shutil
@@ -26,7 +27,7 @@ LIBRARY = Path(compaction.__file__).parent
 ALSO_STUBBED: Mapping[str, tuple[str, ...]] = {
     "compact": ("compaction.compactor.compact_history",),
 }
-"""Functions that do an exercise under another name, by the exercise; a module may be absent."""
+"""Functions that do an exercise under another name, by the exercise."""
 
 _SHOWN_IN_LABS = ("session", "plots", "measurements")
 """Modules that the labs' free cells import beside those of the exercises."""
@@ -52,17 +53,13 @@ def stub(name):
 def write_library(target: Path, stubbed: Collection[str] = ()) -> None:
     """Write the package ``compaction`` into a folder; ``stubbed`` are exercises of the course.
 
-    Raises ValueError for a name that is not an exercise, and for one that the library lacks.
+    Raises ValueError for a name that is not an exercise.
     """
-    sources = needed_modules()
-    texts = {path: (LIBRARY / path).read_text("utf-8") for path in sources}
+    texts = {path: (LIBRARY / path).read_text("utf-8") for path in needed_modules()}
     for name in sorted(_full_names(stubbed)):
-        module, _, function = name.removeprefix("compaction.").rpartition(".")
-        home = _home_of(module, function, texts)
-        if home is not None:
+        home, function = definition(name)
+        if home in texts:  # else the copy has it nowhere
             texts[home] = with_stub(texts[home], function, name)
-        elif name not in _others(stubbed):
-            raise ValueError(f"the library has no {name}")
     first = {name.split(".")[1] for name in loaded_first()} | {"_stubbed"}
     for path, text in {**texts, "_stubbed.py": _HOOK}.items():
         top = path.split("/")[0].removesuffix(".py")
@@ -70,6 +67,21 @@ def write_library(target: Path, stubbed: Collection[str] = ()) -> None:
     data = LIBRARY / "data"
     if data.is_dir():
         shutil.copytree(data, target / "compaction" / "data")
+
+
+def definition(name: str) -> tuple[str, str]:
+    """Return the file, below the library's folder, and the name under which a function is defined.
+
+    The function itself says so, wherever its name is handed on: what is stubbed there is a stub
+    under every other name, too.
+
+    >>> definition("compaction.tokens.estimate")
+    ('tokens.py', 'estimate')
+    """
+    module, _, function = name.rpartition(".")
+    found = getattr(importlib.import_module(module), function)
+    file = Path(str(importlib.import_module(found.__module__).__file__))
+    return file.relative_to(LIBRARY).as_posix(), found.__name__
 
 
 def loaded_first() -> list[str]:
@@ -144,16 +156,6 @@ def _files_of(module: str) -> Iterator[str]:
             yield path.relative_to(LIBRARY).as_posix()
     elif (LIBRARY / f"{top}.py").is_file():
         yield f"{top}.py"
-
-
-def _home_of(module: str, function: str, texts: Mapping[str, str]) -> str | None:
-    """Return the file that defines a function which a module or package hands on."""
-    place = module.replace(".", "/")
-    defined = re.compile(rf"^def {function}\b", re.MULTILINE)
-    for path, text in texts.items():
-        if (path == f"{place}.py" or path.startswith(f"{place}/")) and defined.search(text):
-            return path
-    return None
 
 
 def with_stub(source: str, function: str, name: str) -> str:

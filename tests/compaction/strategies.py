@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from compaction.messages import SUMMARY_PREFIX
 from compaction.summary import HEADINGS, HEADINGS_ZH
+from tests.builders import result, said, system, user
 
 Message = dict[str, Any]
 
@@ -82,7 +83,7 @@ def summary_text(heading_bodies: dict[str, str] | None = None, language: str = "
 
 def summary_message(text: str | None = None) -> Message:
     """What an earlier compaction left."""
-    return {"role": "user", "content": f"{SUMMARY_PREFIX}\n{text or summary_text()}"}
+    return user(f"{SUMMARY_PREFIX}\n{text or summary_text()}")
 
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400}}
@@ -144,9 +145,7 @@ def round_trips(draw: st.DrawFn) -> list[Message]:
     content = draw(st.one_of(st.none(), texts(longest=2)))
     found: list[Message] = [{"role": "assistant", "content": content, "tool_calls": made}]
     results: list[Message] = [
-        {"role": "tool", "tool_call_id": call_id, "content": draw(contents())}
-        for call_id in ids
-        if call_id is not None
+        result(call_id, draw(contents())) for call_id in ids if call_id is not None
     ]
     fate = draw(st.integers(0, 11))
     if fate in (0, 1) and results:
@@ -156,7 +155,7 @@ def round_trips(draw: st.DrawFn) -> list[Message]:
     elif fate == 4 and results:
         results.append(dict(results[0]))  # twice
     elif fate == 5:
-        results.insert(0, {"role": "user", "content": draw(texts(longest=3))})  # late
+        results.insert(0, user(draw(texts(longest=3))))  # late
     elif fate == 6 and results:
         results[0] = {**results[0], "tool_call_id": draw(st.sampled_from(IDS))}
     return found + results
@@ -167,9 +166,9 @@ def single_messages(draw: st.DrawFn) -> list[Message]:
     """One message that calls nothing."""
     kind = draw(st.integers(0, 19))
     if kind < 7:
-        message: Message = {"role": "user", "content": draw(contents())}
+        message: Message = user(draw(contents()))
     elif kind < 12:
-        message = {"role": "assistant", "content": draw(contents())}
+        message = said(draw(contents()))
     elif kind == 12:
         role = draw(st.sampled_from(["system", "developer"]))
         message = {"role": role, "content": draw(contents())}
@@ -184,11 +183,7 @@ def single_messages(draw: st.DrawFn) -> list[Message]:
             draw(st.one_of(st.none(), texts(longest=5), st.just(summary_text(language="zh"))))
         )
     elif kind == 15:
-        message = {
-            "role": "tool",
-            "tool_call_id": draw(st.sampled_from(IDS)),
-            "content": draw(texts()),
-        }
+        message = result(draw(st.sampled_from(IDS)), draw(texts()))
     elif kind == 16:
         message = {
             "role": "assistant",
@@ -198,10 +193,7 @@ def single_messages(draw: st.DrawFn) -> list[Message]:
     elif kind == 17:
         message = {"role": "assistant", "content": None, "refusal": "I cannot do that."}
     elif kind == 18:
-        message = {
-            "role": "user",
-            "content": draw(st.sampled_from(["", None, [], ["plain", "parts"]])),
-        }
+        message = user(draw(st.sampled_from(["", None, [], ["plain", "parts"]])))
     else:
         message = {"role": "tool", "content": draw(texts(longest=3))}
     if draw(st.integers(0, 7)) == 0:
@@ -216,28 +208,25 @@ def histories(draw: st.DrawFn, least: int = 1, most: int = 14) -> list[Message]:
     steps = draw(st.lists(step, min_size=least, max_size=most))
     start: list[Message] = []
     if draw(st.booleans()):
-        start = [{"role": "system", "content": draw(texts(longest=2))}]
+        start = [system(draw(texts(longest=2)))]
     return start + [message for step in steps for message in step]
 
 
 @st.composite
 def valid_histories(draw: st.DrawFn, most: int = 14) -> list[Message]:
     """A history that an API accepts: what a well-behaved agent keeps."""
-    found: list[Message] = [{"role": "system", "content": "You are a coding agent."}]
+    found: list[Message] = [system("You are a coding agent.")]
     number = 0
     for _ in range(draw(st.integers(1, most))):
         kind = draw(st.integers(0, 3))
         if kind == 0:
-            found.append({"role": "user", "content": draw(texts())})
+            found.append(user(draw(texts())))
         elif kind == 1:
-            found.append({"role": "assistant", "content": draw(texts())})
+            found.append(said(draw(texts())))
         else:
             ids = [f"call_{number + index}" for index in range(draw(st.integers(1, 3)))]
             number += len(ids)
             made = [draw(calls(call_id)) for call_id in ids]
             found.append({"role": "assistant", "content": None, "tool_calls": made})
-            found += [
-                {"role": "tool", "tool_call_id": call_id, "content": draw(texts())}
-                for call_id in draw(st.permutations(ids))
-            ]
+            found += [result(call_id, draw(texts())) for call_id in draw(st.permutations(ids))]
     return found

@@ -22,6 +22,7 @@ from compaction.budget import (
 from compaction.calibration import TokenMeter, size_of
 from compaction.messages import SUMMARY_PREFIX
 from compaction.session import load
+from tests.builders import call, calls, result, user
 
 TOOLS = [{"type": "function", "function": {"name": "read_file", "description": "d" * 400}}]
 
@@ -34,10 +35,6 @@ class Fixed:
 
     def count(self, messages, tools=None):
         return self.with_tools if tools else self.tokens
-
-
-def call(name="read_file", arguments="{}"):
-    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 # --- the trigger ----------------------------------------------------------------------------
@@ -86,8 +83,8 @@ def test_the_default_threshold_is_seventy_percent():
 
 
 def test_it_is_proportion_and_not_turn_count():
-    short_turns = [{"role": "user", "content": "ok"}] * 60
-    one_grep = [{"role": "user", "content": "match " * 600}]
+    short_turns = [user("ok")] * 60
+    one_grep = [user("match " * 600)]
     assert not should_compact(short_turns, 1200, meter=TokenMeter())
     assert should_compact(one_grep, 1200, meter=TokenMeter())
 
@@ -103,7 +100,7 @@ def test_a_window_must_be_positive(window):
     with pytest.raises(ValueError, match="window must be a positive"):
         should_compact([], window, meter=Fixed(1))
     with pytest.raises(ValueError, match="window must be a positive"):
-        budget_table([{"role": "user", "content": "x"}], window, TokenMeter())
+        budget_table([user("x")], window, TokenMeter())
 
 
 def test_a_share_must_be_positive():
@@ -167,7 +164,7 @@ def test_path_of(role, text, expected):
 
 
 def test_a_message_with_calls_is_shared_between_conversation_and_tool_results():
-    message = {"role": "assistant", "content": "I look.", "tool_calls": [call()]}
+    message = calls(call(), content="I look.")
     sizes = sizes_by_path([message])
     said = size_of({"role": "assistant", "content": "I look."})
     assert sizes["conversation"] == said
@@ -175,7 +172,7 @@ def test_a_message_with_calls_is_shared_between_conversation_and_tool_results():
 
 
 def test_calls_alone_are_tool_results():
-    message = {"role": "assistant", "content": None, "tool_calls": [call()]}
+    message = calls(call())
     sizes = sizes_by_path([message])
     assert sizes["conversation"].other == 0
     assert sizes["tool results"] == size_of(message)
@@ -184,9 +181,9 @@ def test_calls_alone_are_tool_results():
 def test_an_image_belongs_to_the_path_of_its_message():
     part = {"type": "image_url", "image_url": {"url": "data:"}}
     history = [
-        {"role": "user", "content": [part]},
-        {"role": "assistant", "content": [part], "tool_calls": [call()]},
-        {"role": "tool", "tool_call_id": "c1", "content": [part]},
+        user([part]),
+        calls(call(), content=[part]),
+        result("c1", [part]),
     ]
     sizes = sizes_by_path(history)
     assert (sizes["conversation"].images, sizes["tool results"].images) == (2, 1)
@@ -206,13 +203,13 @@ def test_the_table_of_the_long_session():
 
 
 def test_empty_paths_are_listed():
-    rows = budget_table([{"role": "user", "content": "hi"}], 1000, TokenMeter())
+    rows = budget_table([user("hi")], 1000, TokenMeter())
     assert len(rows) == 7
     assert [row.tokens for row in rows].count(0) == 6
 
 
 def test_over_means_above_the_allowance():
-    message = [{"role": "user", "content": "x"}]
+    message = [user("x")]
     at_the_line = budget_table(message, 1000, Fixed(400))[5]
     above = budget_table(message, 1000, Fixed(401))[5]
     assert (at_the_line.tokens, at_the_line.allowance, at_the_line.over) == (400, 400, False)
@@ -220,7 +217,7 @@ def test_over_means_above_the_allowance():
 
 
 def test_schemas_belong_to_the_system_instructions():
-    history = [{"role": "user", "content": "hi " * 40}]
+    history = [user("hi " * 40)]
     plain = budget_table(history, 1000, TokenMeter())
     with_tools = budget_table(history, 1000, TokenMeter(), TOOLS)
     meter = TokenMeter()
@@ -238,7 +235,7 @@ def test_rows_add_up_to_an_anchored_total():
 
 
 def test_the_rows_of_a_counter_without_a_table():
-    rows = budget_table([{"role": "user", "content": "x"}], 1000, Fixed(17))
+    rows = budget_table([user("x")], 1000, Fixed(17))
     assert rows[5].tokens == 17
 
 

@@ -35,16 +35,13 @@ from compaction.measurements import usage_by_call
 from compaction.messages import transcript
 from compaction.session import calibration_samples
 from compaction.tokens import DEFAULT, IMAGE_TOKENS, Coefficients, count_chars, estimate
+from tests.builders import calls, said, system, user
 from tests.compaction.strategies import histories
 
 samples_of = st.lists(
     st.builds(Sample, st.integers(0, 5000), st.integers(0, 20000), st.integers(-5, 9000)),
     max_size=12,
 )
-
-
-def user(text):
-    return {"role": "user", "content": text}
 
 
 TOOLS = [{"type": "function", "function": {"name": "read_file", "description": "d" * 90}}]
@@ -276,8 +273,8 @@ def test_before_any_observation_count_is_the_plain_estimate(history):
 
 def test_an_image_costs_its_flat_price_and_nothing_for_its_data():
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 10**6}}
-    text = [{"role": "user", "content": [{"type": "text", "text": "look"}]}]
-    image = [{"role": "user", "content": [{"type": "text", "text": "look"}, part]}]
+    text = [user([{"type": "text", "text": "look"}])]
+    image = [user([{"type": "text", "text": "look"}, part])]
     assert TokenMeter().count(image) == TokenMeter().count(text) + 256
 
 
@@ -353,7 +350,7 @@ def test_tools_are_part_of_the_sample():
 def test_a_sample_is_about_characters_not_images():
     meter = TokenMeter()
     part = {"type": "image_url", "image_url": {"url": "data:"}}
-    history = [{"role": "user", "content": [{"type": "text", "text": "look " * 40}, part]}]
+    history = [user([{"type": "text", "text": "look " * 40}, part])]
     meter.observe(history, 316)
     assert meter.samples[0].tokens == 316 - IMAGE_TOKENS
     # Where the gateway prices an image lower than we do, the sample is still one.
@@ -398,7 +395,7 @@ def test_calibrate_without_samples_changes_nothing():
 
 def observed(tokens=1000, tools=None):
     meter = TokenMeter()
-    history = [user("hello " * 50), {"role": "assistant", "content": "hi " * 30}]
+    history = [user("hello " * 50), said("hi " * 30)]
     meter.observe(history, tokens, tools)
     return meter, history
 
@@ -472,7 +469,7 @@ def test_a_message_changed_in_place_loses_the_anchor():
 
 def test_a_change_deep_inside_a_message_is_seen():
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    history = [user("hi"), {"role": "assistant", "content": None, "tool_calls": [call]}]
+    history = [user("hi"), calls(call)]
     meter = TokenMeter()
     meter.observe(history, 40)
     call["function"]["arguments"] = '{"path": "' + "a" * 400 + '"}'
@@ -553,11 +550,11 @@ def test_a_turn_measures_its_new_characters_only(monkeypatch):
         return count_chars(text)
 
     monkeypatch.setattr(calibration, "count_chars", counting)
-    meter, history = TokenMeter(), [{"role": "system", "content": "s" * 4000}]
+    meter, history = TokenMeter(), [system("s" * 4000)]
     for turn in range(400):
         history += [
             user(f"question {turn} " * 20),
-            {"role": "assistant", "content": "answer " * 40},
+            said("answer " * 40),
         ]
         meter.count(history, TOOLS)
         meter.observe(history, 100 + turn, TOOLS)

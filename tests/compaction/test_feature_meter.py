@@ -15,16 +15,13 @@ from compaction.calibration import FeatureMeter, TokenMeter
 from compaction.features import count_features
 from compaction.measurements import tokenizer_counts, usage_by_call
 from compaction.messages import text_of, tools_text
+from tests.builders import calls, said, system, user
 from tests.compaction.test_histories import cases_of
 
 RECORD = tokenizer_counts()
 FAMILIES = [family.id for family in RECORD.families]
 TOOLS = [{"type": "function", "function": {"name": "read_file", "description": "d e " * 90}}]
 METERS = pytest.mark.parametrize("make", [TokenMeter, FeatureMeter])
-
-
-def user(text):
-    return {"role": "user", "content": text}
 
 
 def request(rng, pieces, family):
@@ -155,7 +152,7 @@ def test_no_ratio_once_calibrated():
 
 def test_a_message_changed_in_place_is_measured_anew():
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    history = [user("hi"), {"role": "assistant", "content": None, "tool_calls": [call]}]
+    history = [user("hi"), calls(call)]
     meter = FeatureMeter()
     before = meter.count(history)
     call["function"]["arguments"] = '{"path": "' + "a/b" * 60 + '"}'
@@ -171,10 +168,10 @@ def test_a_growing_session_is_measured_once(monkeypatch):
         return count_features(text)
 
     monkeypatch.setattr(feature_meter, "count_features", counting)
-    meter, history = FeatureMeter(), [{"role": "system", "content": "s " * 2000}]
+    meter, history = FeatureMeter(), [system("s " * 2000)]
     zero = measured
     for turn in range(60):
-        history += [user(f"question {turn} " * 20), {"role": "assistant", "content": "a " * 40}]
+        history += [user(f"question {turn} " * 20), said("a " * 40)]
         meter.count(history, TOOLS)
         meter.at_most(history, TOOLS)
         meter.observe(history, 4000 + 100 * turn, TOOLS)

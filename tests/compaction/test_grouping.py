@@ -17,31 +17,9 @@ from compaction.grouping import (
     segments,
 )
 from compaction.messages import SUMMARY_PREFIX, problems
+from tests.builders import calls, result, said, system, user
 
-
-def user(text="u"):
-    return {"role": "user", "content": text}
-
-
-def said(text="a"):
-    return {"role": "assistant", "content": text}
-
-
-def calls(*ids, content=None):
-    return {
-        "role": "assistant",
-        "content": content,
-        "tool_calls": [
-            {"id": i, "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in ids
-        ],
-    }
-
-
-def result(call_id, content="ok"):
-    return {"role": "tool", "tool_call_id": call_id, "content": content}
-
-
-SYSTEM = {"role": "system", "content": "s"}
+SYSTEM = system()
 SUMMARY = user(f"{SUMMARY_PREFIX}\nConfirmed facts: a")
 
 
@@ -261,11 +239,10 @@ LONG = "line\n" * 60
 def test_clearing_says_what_was_there_and_how_to_fetch_it_again():
     history = [user(), calls("a"), result("a", LONG), said(), said(), said()]
     cleared = clear_results(history)
-    assert cleared[2] == {
-        "role": "tool",
-        "tool_call_id": "a",
-        "content": f"{CLEARED_PREFIX} 60 lines, 300 characters; call again: f {{}}",
-    }
+    assert cleared[2] == result(
+        "a",
+        f'{CLEARED_PREFIX} 60 lines, 300 characters; call again: read_file {{"path": "calc.py"}}',
+    )
     assert [m for i, m in enumerate(cleared) if i != 2] == [
         m for i, m in enumerate(history) if i != 2
     ]
@@ -277,7 +254,7 @@ def test_clearing_names_the_right_one_of_parallel_calls():
     both["tool_calls"][1]["function"] = {"name": "grep", "arguments": '{"q":\n "x"}'}
     cleared = clear_results([both, result("b", LONG), result("a", LONG)], keep_recent=0)
     assert cleared[1]["content"].endswith('call again: grep {"q": "x"}')
-    assert cleared[2]["content"].endswith("call again: f {}")
+    assert cleared[2]["content"].endswith('call again: read_file {"path": "calc.py"}')
 
 
 def test_recent_and_unfinished_results_stay():

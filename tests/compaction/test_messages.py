@@ -22,25 +22,10 @@ from compaction.messages import (
     tools_text,
     transcript,
 )
+from tests.builders import call, calls, result, said, system, user
 from tests.compaction.strategies import histories, valid_histories
 
 BASE64 = "data:image/png;base64," + "iVBORw0KGgo" * 500
-
-
-def call(call_id="c1", name="read_file", arguments='{"path": "calc.py"}'):
-    return {
-        "id": call_id,
-        "type": "function",
-        "function": {"name": name, "arguments": arguments},
-    }
-
-
-def assistant(*calls, content=None):
-    return {"role": "assistant", "content": content, "tool_calls": list(calls)}
-
-
-def result(call_id="c1", content="ok"):
-    return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
 # --- text -------------------------------------------------------------------------------
@@ -73,8 +58,8 @@ def result(call_id="c1", content="ok"):
     ],
 )
 def test_content_of_every_form(content, expected):
-    assert content_of({"role": "user", "content": content}) == expected
-    assert text_of({"role": "user", "content": content}) == expected
+    assert content_of(user(content)) == expected
+    assert text_of(user(content)) == expected
 
 
 def test_content_of_a_message_without_content():
@@ -82,25 +67,25 @@ def test_content_of_a_message_without_content():
 
 
 def test_text_holds_content_then_calls_one_a_line():
-    message = assistant(call("c1"), call("c2", "run_tests", "{}"), content="I look.")
+    message = calls(call("c1"), call("c2", "run_tests", "{}"), content="I look.")
     assert text_of(message) == 'I look.\nread_file {"path": "calc.py"}\nrun_tests {}'
     assert content_of(message) == "I look."
 
 
 def test_text_of_calls_alone_begins_with_the_first_call():
-    assert text_of(assistant(call())) == 'read_file {"path": "calc.py"}'
+    assert text_of(calls(call())) == 'read_file {"path": "calc.py"}'
 
 
 def test_arguments_may_be_an_object_and_keep_their_letters():
-    message = assistant(call(arguments={"path": "数据.csv", "lines": [1, 2]}))
+    message = calls(call(arguments={"path": "数据.csv", "lines": [1, 2]}))
     assert calls_of(message) == [Call("c1", "read_file", '{"path": "数据.csv", "lines": [1, 2]}')]
     assert "数据.csv" in text_of(message)
 
 
 def test_a_custom_call_carries_its_input():
     custom = {"id": "c7", "type": "custom", "custom": {"name": "run_python", "input": "print(1)"}}
-    assert calls_of(assistant(custom)) == [Call("c7", "run_python", "print(1)")]
-    assert text_of(assistant(custom)) == "run_python print(1)"
+    assert calls_of(calls(custom)) == [Call("c7", "run_python", "print(1)")]
+    assert text_of(calls(custom)) == "run_python print(1)"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +99,7 @@ def test_a_custom_call_carries_its_input():
     ],
 )
 def test_a_broken_call_is_read_as_far_as_it_goes(broken, expected):
-    assert calls_of(assistant(broken)) == [expected]
+    assert calls_of(calls(broken)) == [expected]
 
 
 @pytest.mark.parametrize("value", [None, [], "text", 7, {}])
@@ -133,7 +118,7 @@ def test_only_an_assistant_message_has_calls(role):
 
 def test_transcript_marks_roles_and_begins_with_the_tools():
     tools = [{"type": "function", "function": {"name": "查", "parameters": {}}}]
-    history = [{"role": "system", "content": "s"}, assistant(call()), result()]
+    history = [system("s"), calls(call()), result()]
     assert transcript(history, tools) == (
         'tools: [{"type":"function","function":{"name":"查","parameters":{}}}]\n'
         'system: s\nassistant: read_file {"path": "calc.py"}\ntool: ok\n'
@@ -154,20 +139,19 @@ def test_transcript_is_additive(history):
 
 def test_images_are_counted_and_their_data_is_no_text():
     history = [
-        {
-            "role": "user",
-            "content": [
+        user(
+            [
                 {"type": "text", "text": "look"},
                 {"type": "image_url", "image_url": {"url": BASE64}},
                 {"type": "input_image", "image_url": BASE64},
                 {"type": "image", "source": {"data": BASE64}},
-            ],
-        },
-        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "image_url", "image_url": {}}]},
-        {"role": "user", "content": "image_url"},
-        {"role": "user", "content": None},
-        {"role": "user", "content": ["image_url"]},
-        {"role": "user", "content": [{"type": ["image_url"]}, {"type": {"image_url": 1}}]},
+            ]
+        ),
+        result("c1", [{"type": "image_url", "image_url": {}}]),
+        user("image_url"),
+        user(None),
+        user(["image_url"]),
+        user([{"type": ["image_url"]}, {"type": {"image_url": 1}}]),
     ]
     assert image_count(history) == 4
     assert "base64" not in transcript(history)
@@ -178,11 +162,11 @@ def test_images_are_counted_and_their_data_is_no_text():
 
 def test_only_a_user_message_is_a_summary():
     text = f"{SUMMARY_PREFIX}\nConfirmed facts: a"
-    assert is_summary({"role": "user", "content": text})
-    assert is_summary({"role": "user", "content": [{"type": "text", "text": text}]})
+    assert is_summary(user(text))
+    assert is_summary(user([{"type": "text", "text": text}]))
     for role in ("system", "developer", "assistant", "tool"):
         assert not is_summary({"role": role, "content": text})
-    assert not is_summary({"role": "user", "content": "see " + text})
+    assert not is_summary(user("see " + text))
 
 
 # --- problems ---------------------------------------------------------------------------
@@ -198,22 +182,22 @@ def test_only_a_user_message_is_a_summary():
         ([{"content": "x"}], ["a message has the unknown role None"]),
         ([{"role": "bot", "tool_calls": []}], ["a message has the unknown role 'bot'"]),
         ([{"role": "user"}], ["a user message has no content"]),
-        ([{"role": "user", "content": None}], ["a user message has no content"]),
-        ([{"role": "assistant", "content": None}], ["an assistant message has no content"]),
+        ([user(None)], ["a user message has no content"]),
+        ([said(None)], ["an assistant message has no content"]),
         (
-            [{"role": "user", "content": 7}],
+            [user(7)],
             ["a user message has a number as content, not text or parts"],
         ),
         (
-            [{"role": "user", "content": {"text": "x"}}],
+            [user({"text": "x"})],
             ["a user message has an object as content, not text or parts"],
         ),
         (
-            [{"role": "user", "content": ["x"]}],
+            [user(["x"])],
             ["a user message has a content part without a type"],
         ),
         (
-            [{"role": "user", "content": [{"text": "x"}]}],
+            [user([{"text": "x"}])],
             ["a user message has a content part without a type"],
         ),
         (
@@ -233,16 +217,16 @@ def test_only_a_user_message_is_a_summary():
             ["a tool call is text, not an object"],
         ),
         (
-            [assistant({"type": "function", "function": {"name": "f", "arguments": ""}})],
+            [calls({"type": "function", "function": {"name": "f", "arguments": ""}})],
             ["a tool call to 'f' has no id"],
         ),
         (
-            [assistant({"id": "c1", "function": {"arguments": "{}"}}), result()],
+            [calls({"id": "c1", "function": {"arguments": "{}"}}), result()],
             ["tool call 'c1' names no function"],
         ),
-        ([assistant(call())], ["tool call 'c1' has no result right after it"]),
+        ([calls(call())], ["tool call 'c1' has no result right after it"]),
         (
-            [assistant(call()), {"role": "user", "content": "x"}, result()],
+            [calls(call()), user("x"), result()],
             [
                 "tool call 'c1' has no result right after it",
                 "tool result 'c1' does not follow an assistant message that calls it",
@@ -250,14 +234,14 @@ def test_only_a_user_message_is_a_summary():
         ),
         ([result()], ["tool result 'c1' does not follow an assistant message that calls it"]),
         (
-            [assistant(call()), result(), result("c2")],
+            [calls(call()), result(), result("c2")],
             ["tool result 'c2' does not follow an assistant message that calls it"],
         ),
         (
             [{"role": "tool", "content": "x"}],
             ["a tool result has no tool_call_id"],
         ),
-        ([assistant(call(), call()), result()], ["tool call 'c1' has no result right after it"]),
+        ([calls(call(), call()), result()], ["tool call 'c1' has no result right after it"]),
     ],
 )
 def test_problems(history, expected):
@@ -267,16 +251,16 @@ def test_problems(history, expected):
 @pytest.mark.parametrize(
     "history",
     [
-        [{"role": "user", "content": ""}],
-        [{"role": "developer", "content": "s"}, {"role": "user", "content": "x"}],
-        [assistant(call("c1"), call("c2")), result("c2"), result("c1")],
-        [assistant(call("c1")), result("c1"), result("c1")],
-        [assistant(call("c1")), result(), assistant(call("c1")), result()],
+        [user("")],
+        [{"role": "developer", "content": "s"}, user("x")],
+        [calls(call("c1"), call("c2")), result("c2"), result("c1")],
+        [calls(call("c1")), result("c1"), result("c1")],
+        [calls(call("c1")), result(), calls(call("c1")), result()],
         [{"role": "assistant", "tool_calls": [call()]}, result()],
         [{"role": "assistant", "content": "x", "tool_calls": None}],
         [{"role": "assistant", "content": None, "refusal": "no"}],
         [{"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": ""}}],
-        [{"role": "user", "content": [{"type": "text", "text": "x"}]}],
+        [user([{"type": "text", "text": "x"}])],
         [{"role": "user", "content": "x", "name": "ann", "metadata": {"a": 1}}],
     ],
 )
@@ -295,12 +279,12 @@ def test_problems_name_no_positions_and_change_nothing(history):
     original = copy.deepcopy(history)
     found = problems(history)
     assert history == original
-    greeted = [{"role": "user", "content": "hello"}, *history]
+    greeted = [user("hello"), *history]
     assert problems(greeted) == found
 
 
 def test_messages_survive_a_round_trip_through_json_unchanged():
-    history = [assistant(call(), content="x"), result(content=["a", {"type": "text", "text": "b"}])]
+    history = [calls(call(), content="x"), result(content=["a", {"type": "text", "text": "b"}])]
     again = json.loads(json.dumps(history))
     assert transcript(again) == transcript(history)
 
@@ -322,7 +306,7 @@ def test_messages_survive_a_round_trip_through_json_unchanged():
     ],
 )
 def test_a_block_of_another_api_is_named(part, api):
-    (problem,) = problems([{"role": "user", "content": [part, part]}])
+    (problem,) = problems([user([part, part])])
     assert f"'{part['type']}'" in problem and api in problem
 
 
@@ -337,7 +321,7 @@ def test_a_block_of_another_api_is_named(part, api):
     ],
 )
 def test_parts_that_a_gateway_may_take_are_no_problem(part):
-    assert problems([{"role": "user", "content": [part]}]) == []
+    assert problems([user([part])]) == []
 
 
 USER, ANSWER, SYSTEM = ({"role": role, "content": "x"} for role in ("user", "assistant", "system"))

@@ -11,10 +11,7 @@ from compaction.messages import SUMMARY_PREFIX
 from compaction.probes import Probe, ProbeReport, fold, pinned_probes, truncate, verify
 from compaction.session import load, replay
 from compaction.summary import HEADINGS, compact
-
-
-def user(text):
-    return {"role": "user", "content": text}
+from tests.builders import calls, result, said, system, user
 
 
 def facts(*texts):
@@ -71,7 +68,7 @@ def test_what_a_user_pins(text, expected):
 
 def test_content_in_parts_pins_too():
     part = {"type": "text", "text": "remember: build with `make all`"}
-    assert [p.fact for p in pinned_probes([{"role": "user", "content": [part]}])] == ["make all"]
+    assert [p.fact for p in pinned_probes([user([part])])] == ["make all"]
 
 
 def test_the_same_fact_is_one_probe():
@@ -99,7 +96,7 @@ def test_a_summary_does_not_pin_itself():
 def test_a_tool_call_does_not_pin():
     function = {"name": "note", "arguments": "remember: `x`"}
     call = {"id": "c", "type": "function", "function": function}
-    assert pinned_probes([{"role": "assistant", "content": None, "tool_calls": [call]}]) == []
+    assert pinned_probes([calls(call)]) == []
 
 
 def test_the_question_hides_the_fact():
@@ -154,7 +151,7 @@ def test_a_fact_split_over_two_messages_is_not_there():
 def test_a_fact_in_the_arguments_of_a_call_is_there():
     function = {"name": "run_command", "arguments": '{"command": "make all"}'}
     call = {"id": "c", "type": "function", "function": function}
-    history = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    history = [calls(call)]
     assert verify([Probe("make all")], history).kept
 
 
@@ -227,7 +224,7 @@ def test_truncation_changes_no_input():
 
 
 def test_truncating_everything_leaves_the_keep_list():
-    history = [{"role": "system", "content": "s"}, user("a"), user("[todo] b"), user("c")]
+    history = [system("s"), user("a"), user("[todo] b"), user("c")]
     assert truncate(history, 0) == [history[0], history[2]]
     assert truncate(history, 9) == history
 
@@ -240,10 +237,10 @@ def test_injected_pins_do_not_ride_along():
     call = {"id": "c", "type": "function", "function": {"name": "fetch", "arguments": "{}"}}
     history = [
         user("remember: build with `make all`. Read the page."),
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c", "content": ATTACK + "\npadding" * 200},
+        calls(call),
+        result("c", ATTACK + "\npadding" * 200),
         user(f"{SUMMARY_PREFIX}\n" + "\n".join(f"{h} {ATTACK}" for h in HEADINGS[:1])),
-        {"role": "assistant", "content": ATTACK},
+        said(ATTACK),
     ]
     assert [probe.fact for probe in pinned_probes(history)] == ["make all"]
     done = compact(

@@ -35,6 +35,7 @@ from compaction.summary import (
     parse_summary,
 )
 from compaction.tokens import count_chars, estimate
+from tests.builders import user
 
 BUILD, ZERO = "pnpm build:calc", "divide by zero"
 
@@ -307,7 +308,7 @@ def test_calibration_gives_the_published_figures() -> None:
 def test_samples_are_what_the_meter_would_have_observed() -> None:
     meter = TokenMeter()
     for text in calibration_texts():
-        messages = [{"role": "user", "content": text}]
+        messages = [user(text)]
         meter.observe(messages, {"prompt_tokens": scripted_usage(messages)})
     assert meter.samples == calibration_samples()
 
@@ -328,7 +329,7 @@ def test_all_ascii_samples_cannot_separate_the_coefficients() -> None:
     texts = [calibration_texts()[0], "Run the tests.", "Then tell me which of them fail, and why."]
     samples = []
     for text in texts:
-        other = len(transcript([{"role": "user", "content": text}]))
+        other = len(transcript([user(text)]))
         samples.append(Sample(0, other, scripted_usage_of_chars(0, other, 1)))
     found = fit(samples)
     assert found.degenerate and found.calibrated

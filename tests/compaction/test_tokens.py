@@ -23,6 +23,7 @@ from compaction.tokens import (
     estimate,
     heuristic,
 )
+from tests.builders import calls, user
 
 # The ranges once more, in the order and the words of the course's own list.
 PUBLISHED = {
@@ -192,21 +193,17 @@ def test_longer_text_is_never_cheaper(text, more):
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ({"role": "user", "content": ""}, 5),
-        ({"role": "user", "content": None}, 5),
-        ({"role": "user", "content": "a"}, 6),
-        ({"role": "user", "content": "a" * 380}, 100),
-        ({"role": "user", "content": "a" * 381}, 101),
+        (user(""), 5),
+        (user(None), 5),
+        (user("a"), 6),
+        (user("a" * 380), 100),
+        (user("a" * 381), 101),
         (
-            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x" * 10**6}}]},
+            user([{"type": "image_url", "image_url": {"url": "x" * 10**6}}]),
             5 + IMAGE_TOKENS,
         ),
         (
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}],
-            },
+            calls({"id": "c", "function": {"name": "f", "arguments": "{}"}}),
             6,
         ),
     ],

@@ -1,46 +1,34 @@
-"""Take in what a class handed in: whose notebook it is, which lab, which of several counts.
+"""Take in what a class handed in: what is new goes to the journal, what counts to submitted/.
 
-A folder or a zip archive, in nbgrader's own layout or as learning platforms pack it. Nothing is
-executed or unpacked: only notebooks are read, each up to a limit, links are not followed, and
-no name that stands in an archive becomes a path. Every notebook is kept; the newest counts.
+A folder or a zip archive, as learning platforms pack it, and nbgrader's own folder of what was
+collected. Nothing is executed or unpacked. Every notebook is kept; the newest counts, whichever
+way it came.
 """
 
 from __future__ import annotations
 
 import hashlib
-import shutil
+import tempfile
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
 from compaction.files import write_whole
-from grader.autograde.intake.files import (
-    Found,
-    Refusal,
-    filling_fault,
-    names_in,
-    unzip,
-    walk,
+from grader.autograde.intake.decide import Decision, Refused, decide
+from grader.autograde.intake.files import Found, Refusal, read_bounded, walk
+from grader.autograde.intake.journal import (
+    HandIn,
+    Journal,
+    Places,
+    read_journal,
+    write_journal,
 )
-from grader.autograde.intake.names import (
-    Named,
-    by_scheme,
-    is_student_folder,
-    slug_in,
-    time_of,
-    without_slug,
-    without_suffix,
-    wrapper_depth,
-)
+from grader.autograde.intake.names import Named
+from grader.autograde.intake.read import read_download, same_folder
 from grader.autograde.intake.roster import Roster, student_id
-from grader.errors import BadInput, printable
 from grader.exercises import SLUGS
-from grader.notebooks.lab import NotebookError, lab_of
-
-UNRECOGNISED = "unrecognised"
-"""The folder of what is no lab, among what is kept."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +36,7 @@ class HandedIn:
     """A notebook that counts: the newest of this learner for this lab.
 
     ``when`` is the time of handing in, in UTC without a zone as nbgrader keeps it; None where
-    nobody wrote it down.
+    no platform wrote it down.
     """
 
     student: str
@@ -59,16 +47,6 @@ class HandedIn:
     late: bool = False
 
 
-@dataclass(frozen=True)
-class Refused:
-    """What could not be taken in, and why, in one line for a person."""
-
-    origin: str
-    student: str
-    slug: str
-    reason: str
-
-
 @dataclass
 class Intake:
     """What came in. ``older`` counts notebooks that a newer one replaces; they are kept."""
@@ -77,277 +55,191 @@ class Intake:
     refused: list[Refused] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     older: int = 0
+    decision: Decision = field(default_factory=Decision)
 
 
-# --- who ---------------------------------------------------------------------------------
+def take_in(
+    source: Path | None,
+    places: Places,
+    roster: Roster | None = None,
+    *,
+    dry_run: bool = False,
+    zone: tzinfo | None = None,
+) -> Intake:
+    """Take in a download, or what was collected alone; return what counts for whom.
 
-
-# --- names of files and folders ----------------------------------------------------------
-
-
-# --- finding notebooks -------------------------------------------------------------------
-
-
-# --- taking in ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Claim:
-    """A notebook with the name of its student as found; ``data`` lies in a waiting file."""
-
-    origin: str
-    named: Named
-    slug: str
-    waiting: Path
-    modified: datetime
-
-
-class Places:
-    """Where a class's notebooks lie: ``submitted(student, slug)``, and all that was handed in."""
-
-    def __init__(self, submitted: Callable[[str, str], Path], kept: Path) -> None:
-        self.submitted = submitted
-        self.kept = kept
-
-
-def take_in(source: Path, places: Places, roster: Roster | None = None) -> Intake:
-    """Take in a folder or a zip archive: keep every notebook, and lay the newest to be graded.
-
-    The newest of a learner for a lab is laid where nbgrader expects it, unless it lies there
-    already. Raises BadInput when there is no such folder, no archive, or nothing in it.
+    With ``dry_run`` nothing is written. Raises BadInput when there is no such folder, no archive,
+    or nothing in it.
     """
-    if source.is_dir():
-        names, files = [found.parts for found in walk(source, archives=False)], walk(source)
-    elif source.is_file():
-        names, files = names_in(source), unzip(source)
-    else:
-        raise BadInput(f"{source}: no such folder; expected a folder or a zip archive of notebooks")
-    wrapped = wrapper_depth(names)
-    taken = _Taken(places, roster)
-    try:
-        for found in files:
-            taken.add(replace(found, parts=found.parts[wrapped:] or found.parts))
-        if not taken.seen:
-            expected = "expected .ipynb files, or folders of them"
-            raise BadInput(f"{source}: no notebook in it; {expected}")
-        return taken.finish()
-    finally:
-        shutil.rmtree(taken.waiting, ignore_errors=True)
-
-
-def survey(folder: Path, roster: Roster | None = None) -> Intake:
-    """Return what lies in a folder that has nbgrader's layout already; nothing is copied.
-
-    student/lab/notebook.ipynb, with the time of handing in beside it in timestamp.txt.
-    """
-    by_place: dict[tuple[str, str], list[Found]] = defaultdict(list)
-    times: dict[tuple[str, str], datetime | None] = {}
-    intake = Intake()
-    for found in walk(folder, archives=False):
-        student = student_id(found.parts[0])
-        slug = found.parts[1] if len(found.parts) > 2 else ""
-        place = student, slug
-        if found.parts[-1] == "timestamp.txt" and len(found.parts) == 3 and not found.fault:
-            times[place] = _stamp(found)
-        elif not found.parts[-1].endswith(".ipynb") and not found.fault:
-            continue
-        elif slug in SLUGS.values() and not found.fault and len(found.parts) == 3:
-            by_place[place].append(found)
-        else:
-            reason = found.fault or "expected in a folder of its lab, as in ada/day1_estimate"
-            intake.refused.append(Refused(found.origin, student, slug, reason))
-    for (student, slug), several in sorted(by_place.items()):
-        named = [found for found in several if found.parts[-1] == f"{slug}.ipynb"]
-        chosen = max(named or several, key=lambda found: (found.modified, found.parts))
-        if len(several) > 1:
-            intake.older += len(several) - 1
-            counts = f"{len(several)} notebooks; {printable(chosen.parts[-1])} counts"
-            intake.notes.append(f"{student}, {slug}: {counts}")
-        assert chosen.path is not None
-        when = times.get((student, slug))
-        intake.counting.append(HandedIn(student, slug, chosen.path, chosen.origin, when))
-    if roster is not None:
-        strangers = {student for student, _ in by_place} - set(roster.people)
-        intake.notes += [f"{student}: not in the roster" for student in sorted(strangers)]
+    journal = read_journal(places)
+    with tempfile.TemporaryDirectory(prefix="dry-run-") as aside:
+        keep = Path(aside) if dry_run else places.kept / "files"
+        if source is not None and not same_folder(source, places.submitted_folder):
+            knows = roster.knows if roster is not None else (lambda name: False)
+            journal.add(read_download(source, keep, knows, zone))
+        lying, faults, notes = _collected(places, journal)
+        here = [*journal.hand_ins.values(), *lying, *faults]
+        decision = decide(here, roster, journal.assigned)
+        intake = Intake([], decision.refused, [*notes, *decision.notes], decision.older, decision)
+        moved = _withdraw(places, journal, decision, dry_run)
+        intake.notes += moved
+        for (student, slug), one in sorted(decision.counting.items()):
+            path = one.in_place or places.file(one.digest)
+            late = one.named.late
+            counts = HandedIn(student, slug, path, one.origin, one.when, late)
+            if not dry_run:
+                counts = replace(counts, path=_lay(places, journal, counts, one, lying))
+            intake.counting.append(counts)
+        if not dry_run and (journal.hand_ins or journal.laid):
+            write_journal(places, journal)
     return intake
 
 
-def _stamp(found: Found) -> datetime | None:
+# --- what was collected ------------------------------------------------------------------
+
+
+def collected(places: Places, journal: Journal) -> list[HandIn]:
+    """Return the notebooks in submitted/ that nbgrader collected, or somebody laid there."""
+    return _collected(places, journal)[0]
+
+
+def _collected(places: Places, journal: Journal) -> tuple[list[HandIn], list[HandIn], list[str]]:
+    """Return what lies in submitted/ and was not laid by us; nothing is copied.
+
+    student/lab/notebook.ipynb. Its time is that of the folder: what timestamp.txt says there was
+    written by the learner's own program.
+    """
+    by_place: dict[tuple[str, str], list[Found]] = defaultdict(list)
+    faults: list[HandIn] = []
+    notes: list[str] = []
+    root = places.submitted_folder
+    for found in walk(root) if root.is_dir() else ():
+        student, slug = found.parts[0], found.parts[1] if len(found.parts) > 2 else ""
+        if not found.is_notebook and not found.fault:
+            continue
+        if slug in SLUGS.values() and not found.fault and len(found.parts) == 3:
+            by_place[student, slug].append(found)
+        else:
+            reason = found.fault or "expected in a folder of its lab, as in ada/day1_estimate"
+            named = Named("plain", student, given=student)
+            faults.append(HandIn(_origin(found), named, root.name, slug, fault=reason))
+    hand_ins = []
+    for (student, slug), several in sorted(by_place.items()):
+        folder = root / student / slug
+        laid = journal.laid.get(f"{student}/{slug}")
+        stamp = _text(folder / "timestamp.txt")
+        if laid and laid.get("file") and laid["stamp"] == stamp and not _has_secret(folder):
+            continue
+        own = [found for found in several if found.parts[-1] == f"{slug}.ipynb"]
+        chosen = max(own or several, key=lambda found: (found.modified, found.parts))
+        if len(several) > 1:
+            counts = f"{len(several)} notebooks; {chosen.parts[-1]} counts"
+            notes.append(f"{student_id(student)}, {slug}: {counts}")
+        hand_in = _hand_in(chosen, folder, stamp, journal)
+        if hand_in is not None:
+            hand_ins.append(hand_in)
+    return hand_ins, faults, notes
+
+
+def _hand_in(found: Found, folder: Path, stamp: str, journal: Journal) -> HandIn | None:
+    student, slug = found.parts[0], found.parts[1]
+    place = f"{student}/{slug}"
+    changed = datetime.fromtimestamp(folder.stat().st_mtime, UTC).replace(tzinfo=None)
+    seen = journal.laid.get(place)
+    # Somebody may mend a notebook there: its folder's time is the one first seen.
+    if seen is None or seen["stamp"] != stamp or seen.get("file"):
+        seen = journal.laid[place] = {"stamp": stamp, "when": changed.isoformat()}
+    when = datetime.fromisoformat(seen["when"]) if stamp or _has_secret(folder) else None
+    named = Named("collected", student, given=student)
+    assert found.path is not None
+    digest = _digest(found.path)
+    return HandIn(_origin(found), named, "submitted", slug, digest, when, changed,
+                  in_place=found.path)  # fmt: skip
+
+
+def _origin(found: Found) -> str:
+    return "submitted/" + "/".join(found.parts)
+
+
+def _has_secret(folder: Path) -> bool:
+    return (folder / "submission_secret.txt").is_file()
+
+
+def _text(path: Path) -> str:
     try:
-        return time_of(found.read()[:200].decode(errors="replace"))
+        return read_bounded(path)[:200].decode(errors="replace")
     except Refusal:
-        return None
+        return ""
 
 
-class _Taken:
-    """What has been found so far."""
-
-    def __init__(self, places: Places, roster: Roster | None) -> None:
-        self.places, self.roster = places, roster
-        self.seen = 0
-        self.waiting = places.kept / ".waiting"
-        self._claims: list[_Claim] = []
-        self._times: dict[tuple[str, ...], datetime | None] = {}
-        self._others: dict[str, list[str]] = defaultdict(list)
-        self._intake = Intake()
-
-    def add(self, found: Found) -> None:
-        """Look at one file: keep a notebook, remember a time or a foreign file."""
-        name = found.parts[-1]
-        if name == "timestamp.txt":
-            self._times[found.parts[:-1]] = _stamp(found)
-            return
-        if name.lower().endswith((".csv", ".txt", ".md", ".html")) and not found.fault:
-            return
-        named = self._name(found)
-        if not found.fault and not name.lower().endswith(".ipynb"):
-            self._others[named.student].append(name)
-            return
-        self.seen += 1
-        if found.fault:
-            self._refuse(found, named, slug_in(found.parts), found.fault)
-            return
-        try:
-            slug, waiting = self._keep(found.read(), named)
-        except Refusal as refusal:
-            self._refuse(found, named, slug_in(found.parts), str(refusal))
-            return
-        named = replace(named, folder=found.parts[:-1])
-        self._claims.append(_Claim(found.origin, named, slug, waiting, found.modified))
-
-    def _refuse(self, found: Found, named: Named, slug: str, reason: str) -> None:
-        student = (self._resolve(named) or student_id(named.student)) if named.student else ""
-        self._intake.refused.append(Refused(found.origin, student, slug, reason))
-
-    def _name(self, found: Found) -> Named:
-        """Say whose file it is, by the names on the way to it."""
-        stem, *folders = [without_suffix(part) for part in reversed(found.parts)]
-        for part in [*folders, stem]:
-            named = by_scheme(part)
-            if named:
-                return named
-        candidates = [folder for folder in reversed(folders) if is_student_folder(folder)]
-        alone = without_slug(stem)
-        if self.roster is not None:
-            for candidate in [*candidates, alone, *map(without_slug, candidates)]:
-                if self.roster.find(candidate):
-                    return Named(candidate)
-        for candidate in candidates:
-            return Named(without_slug(candidate) or candidate)
-        return Named(alone)
-
-    def _keep(self, data: bytes, named: Named) -> tuple[str, Path]:
-        """Lay a notebook in the waiting folder; return its lab, and where it lies."""
-        if not named.student:
-            raise Refusal("whose it is stands neither in its name nor in a folder's")
-        fault = filling_fault(data)
-        if fault:
-            raise Refusal(fault)
-        self.waiting.mkdir(parents=True, exist_ok=True)
-        waiting = self.waiting / f"{hashlib.sha256(data).hexdigest()}.ipynb"
-        waiting.write_bytes(data)
-        try:
-            return lab_of(waiting), waiting
-        except NotebookError as error:
-            self._lay_aside(waiting)
-            raise Refusal(fault_of(error, waiting)) from None
-
-    def _lay_aside(self, waiting: Path) -> None:
-        """Keep what belongs to nobody, or to no lab."""
-        folder = self.places.kept / UNRECOGNISED
-        folder.mkdir(exist_ok=True)
-        shutil.copyfile(waiting, folder / waiting.name)
-
-    def _resolve(self, named: Named) -> str | None:
-        """Return the student's id; None when there is a roster and it knows nobody like this."""
-        if self.roster is None:
-            return student_id(named.student)
-        surname_first = " ".join(reversed(named.student.split(", ")))
-        numbers = [named.number, f"Participant {named.number}"] if named.number else []
-        return self.roster.find(*numbers, named.student, surname_first)
-
-    def finish(self) -> Intake:
-        """Tell namesakes apart, choose the newest of each, and lay it to be graded."""
-        numbers: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for claim in self._claims:
-            numbers[claim.named.student, claim.slug].add(claim.named.number)
-        own: dict[tuple[str, str], list[_Claim]] = defaultdict(list)
-        for claim in self._claims:
-            named = claim.named
-            student = self._resolve(named)
-            if student is None:
-                name = student_id(named.student)
-                reason = "not in the roster, or not one person alone there"
-                self._intake.refused.append(Refused(claim.origin, name, claim.slug, reason))
-                self._lay_aside(claim.waiting)
-                continue
-            if self.roster is None and len(numbers[named.student, claim.slug]) > 1:
-                student = student_id(f"{named.student} {named.number}")
-                told = f"several people are called {printable(named.student)}: numbers added"
-                if told not in self._intake.notes:
-                    self._intake.notes.append(told)
-            own[student, claim.slug].append(claim)
-        for (student, slug), claims in sorted(own.items()):
-            self._lay(student, slug, claims)
-        self._name_the_missing({student for student, _ in own})
-        return self._intake
-
-    def _lay(self, student: str, slug: str, claims: list[_Claim]) -> None:
-        """Keep all of a student's notebooks of a lab, and lay the newest to be graded."""
-        shelf = self.places.kept / student / slug
-        shelf.mkdir(parents=True, exist_ok=True)
-        names = {}
-        for claim in claims:
-            names[self._shelf_name(claim)] = claim
-        for name, claim in names.items():
-            if not (shelf / name).exists():
-                write_whole(shelf / name, claim.waiting.read_bytes())
-        kept = sorted(path.name for path in shelf.glob("*.ipynb"))
-        newest = kept[-1]
-        self._intake.older += len(kept) - 1
-        when = _time_of_name(newest)
-        folder = self.places.submitted(student, slug)
-        laid, mark = folder / f"{slug}.ipynb", shelf / "laid"
-        # An instructor may have mended what was laid before: it stays until a newer one comes.
-        if not laid.exists() or not mark.exists() or mark.read_text() != newest:
-            folder.mkdir(parents=True, exist_ok=True)
-            mark.unlink(missing_ok=True)
-            write_whole(laid, (shelf / newest).read_bytes())
-            stamp = folder / "timestamp.txt"
-            if when is None:
-                stamp.unlink(missing_ok=True)
-            else:
-                write_whole(stamp, f"{when:%Y-%m-%d %H:%M:%S.%f} UTC\n".encode())
-            write_whole(mark, newest.encode())
-        latest = names.get(newest, claims[-1])
-        self._intake.counting.append(
-            HandedIn(student, slug, laid, latest.origin, when, latest.named.late)
-        )
-
-    def _shelf_name(self, claim: _Claim) -> str:
-        """Return a name whose order is: the platform's own count, then the time."""
-        told = claim.named.when or self._times.get(claim.named.folder)
-        moment, mark = (told, "told") if told else (claim.modified, "file")
-        # The mark comes last but one: a time that was told and one of a file sort alike.
-        stamp = f"{moment:%Y%m%dT%H%M%S%f}"
-        return f"{claim.named.sequence:019}-{stamp}-{mark}-{claim.waiting.stem[:16]}.ipynb"
-
-    def _name_the_missing(self, students: set[str]) -> None:
-        """Name the people who handed in files, but no notebook."""
-        refused = {refusal.student for refusal in self._intake.refused}
-        for name, files in sorted(self._others.items()):
-            student = (self._resolve(Named(name)) if name else None) or student_id(name)
-            if student not in students | refused:
-                listed = ", ".join(map(printable, files[:3])) + (" …" if len(files) > 3 else "")
-                reason = f"handed in, but no notebook: {listed}; expected .ipynb"
-                self._intake.refused.append(Refused(printable(name), student, "", reason))
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(read_bounded(path)).hexdigest()
+    except Refusal:
+        return ""
 
 
-def fault_of(error: NotebookError, path: Path) -> str:
-    """Return what is wrong with a notebook, without its path and the advice to its learner."""
-    return str(error).removeprefix(f"{path}: ").partition("; move this file away")[0]
+# --- laying ------------------------------------------------------------------------------
 
 
-def _time_of_name(name: str) -> datetime | None:
-    _, moment, mark, _ = name.split("-")
-    return datetime.strptime(moment, "%Y%m%dT%H%M%S%f") if mark == "told" else None
+def _lay(
+    places: Places,
+    journal: Journal,
+    counts: HandedIn,
+    one: HandIn,
+    lying: Iterable[HandIn],
+) -> Path:
+    """Lay a notebook where nbgrader expects it, unless it is there already; return its path."""
+    folder = places.submitted(counts.student, counts.slug)
+    target = folder / f"{counts.slug}.ipynb"
+    # What was collected stays where it is, whatever its file or its folder is called.
+    if one.in_place is not None and student_id(one.in_place.parts[-3]) == counts.student:
+        return one.in_place
+    place = f"{counts.student}/{counts.slug}"
+    laid = journal.laid.get(place, {})
+    # An instructor may have mended what was laid before: it stays until a newer one comes.
+    if target.exists() and (laid.get("file"), laid.get("digest")) == (one.origin, one.digest):
+        return target
+    for old in lying:
+        if old.in_place is not None and old.in_place.parent == folder:
+            _keep(places, journal, old)
+    data = read_bounded(one.in_place or places.file(one.digest))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "submission_secret.txt").unlink(missing_ok=True)
+    stamp = f"{one.when:%Y-%m-%d %H:%M:%S.%f} UTC\n" if one.when else ""
+    write_whole(target, data)
+    if stamp:
+        write_whole(folder / "timestamp.txt", stamp)
+    else:
+        (folder / "timestamp.txt").unlink(missing_ok=True)
+    journal.laid[place] = {"file": one.origin, "digest": one.digest, "stamp": stamp}
+    return target
+
+
+def _keep(places: Places, journal: Journal, one: HandIn) -> None:
+    """Keep what was collected before something newer takes its place."""
+    assert one.in_place is not None
+    path = places.file(one.digest)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, read_bounded(one.in_place))
+    journal.add([replace(one, in_place=None)])
+
+
+def _withdraw(places: Places, journal: Journal, decision: Decision, dry_run: bool) -> list[str]:
+    """Take back what was laid for somebody whose file it is not any more; say so."""
+    notes = []
+    for place, laid in list(journal.laid.items()):
+        student, slug = place.rsplit("/", 1)
+        if not laid.get("file") or (student, slug) in decision.counting:
+            continue
+        owner = decision.owners.get((laid["file"], laid["digest"]))
+        if owner == student:
+            continue
+        now = f"counts for {owner} now" if owner else "counts for nobody now"
+        told = f"taken back from {student}, whose grade stays in the gradebook until you remove it"
+        notes.append(f"{laid['file']}, {slug}: {now}; {told}")
+        if not dry_run:
+            folder = places.submitted(student, slug)
+            (folder / f"{slug}.ipynb").unlink(missing_ok=True)
+            del journal.laid[place]
+    return notes

@@ -16,28 +16,9 @@ from compaction.probes import Probe, verify
 from compaction.summary import HEADINGS, parse_summary
 from compaction.summary.extractive import EARLIER_CHARACTERS
 from compaction.summary.gather import gather
+from tests.builders import said, system, trip, user
 
-SYSTEM = {"role": "system", "content": "You help."}
-
-
-def user(text):
-    return {"role": "user", "content": text}
-
-
-def said(text):
-    return {"role": "assistant", "content": text}
-
-
-def trip(number, name, arguments, result):
-    call = {
-        "id": f"call_{number}",
-        "type": "function",
-        "function": {"name": name, "arguments": json.dumps(arguments)},
-    }
-    return [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": f"call_{number}", "content": result},
-    ]
+SYSTEM = system()
 
 
 def work(number, lines=40):
@@ -76,7 +57,7 @@ def test_a_target_is_kept_and_used(share):
 
 
 def test_a_target_that_cannot_be_reached_is_abandoned_with_what_fills_it():
-    messages = [{"role": "system", "content": "rule " * 400}, *history(6)[1:]]
+    messages = [system("rule " * 400), *history(6)[1:]]
     done = compact_history(messages, target_tokens=300, meter=TokenMeter())
     assert done.messages is messages
     assert "300 tokens cannot be reached" in done.abandoned and "system" in done.abandoned

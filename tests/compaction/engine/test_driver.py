@@ -49,6 +49,7 @@ from compaction.messages import Call, Message, problems, text_of, transcript
 from compaction.probes import Probe, truncate
 from compaction.summary import Compaction, is_summary
 from compaction.tokens import count_chars
+from tests.builders import call, calls, result, said, system, user
 
 SEND, THRESHOLD, EMERGENCY = (
     Decision.SEND,
@@ -67,24 +68,15 @@ class Sizes:
         return sum(int(text) for text in texts if text not in (None, NO_RESULT))
 
 
-def user(tokens: int) -> Message:
-    return {"role": "user", "content": str(tokens)}
+def asked(tokens: int) -> Message:
+    return user(str(tokens))
 
 
 def reply(tokens: int, calls: int = 0, first: int = 0) -> Message:
-    message: Message = {"role": "assistant", "content": str(tokens)}
+    message: Message = said(str(tokens))
     if calls:
-        message["tool_calls"] = [call_dict(f"c{first + n}") for n in range(calls)]
+        message["tool_calls"] = [call(f"c{first + n}") for n in range(calls)]
     return message
-
-
-def call_dict(call_id: str | None, name: str = "read_file", arguments: str = "{}") -> dict:
-    function = {"name": name, "arguments": arguments}
-    return {"id": call_id, "type": "function", "function": function}
-
-
-def result(call_id: str, content: str = "1") -> Message:
-    return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
 def scripted(*replies: Any) -> Callable[..., Any]:
@@ -112,7 +104,7 @@ def shrink_to(tokens: int, keep: int = 0) -> Callable[[list[Message]], list[Mess
 
     def compact(messages: list[Message]) -> list[Message]:
         kept = messages[len(messages) - keep :]
-        return [user(tokens - Sizes().count(kept)), *kept]
+        return [asked(tokens - Sizes().count(kept)), *kept]
 
     return compact
 
@@ -206,8 +198,8 @@ def test_no_room_is_made_where_none_is_needed():
     def compact(messages):
         raise AssertionError("nothing is over a line")
 
-    room = make_room([user(6400)], Sizes().count, compact, Lines(8000).decide)
-    assert room == Room([user(6400)], [6400], stuck=False)
+    room = make_room([asked(6400)], Sizes().count, compact, Lines(8000).decide)
+    assert room == Room([asked(6400)], [6400], stuck=False)
 
 
 def test_the_report_of_the_compactor_is_not_believed():
@@ -215,20 +207,20 @@ def test_the_report_of_the_compactor_is_not_believed():
     left = iter([7000, 5100])
 
     def compact(messages):
-        return Compaction([user(next(left))], 7900, 3000, [], None, [])
+        return Compaction([asked(next(left))], 7900, 3000, [], None, [])
 
-    room = make_room([user(7900)], Sizes().count, compact, Lines(8000).decide)
-    assert room == Room([user(5100)], [7900, 7000, 5100], stuck=False)
+    room = make_room([asked(7900)], Sizes().count, compact, Lines(8000).decide)
+    assert room == Room([asked(5100)], [7900, 7000, 5100], stuck=False)
 
 
 def test_a_pass_that_saves_nothing_ends_the_loop():
     left = iter([7000, 7000, 100])
 
     def compact(messages):
-        return Compaction([user(next(left))], 0, 0, [], None, [])
+        return Compaction([asked(next(left))], 0, 0, [], None, [])
 
-    room = make_room([user(7900)], Sizes().count, compact, Lines(8000).decide)
-    assert room == Room([user(7000)], [7900, 7000, 7000], stuck=True)
+    room = make_room([asked(7900)], Sizes().count, compact, Lines(8000).decide)
+    assert room == Room([asked(7000)], [7900, 7000, 7000], stuck=True)
 
 
 @given(
@@ -241,9 +233,9 @@ def test_making_room_ends_below_the_lines_or_stuck(start, left, threshold):
     rounds = iter(left)
 
     def compact(messages):
-        return Compaction([user(next(rounds, 1200))], 0, 0, [], None, [])
+        return Compaction([asked(next(rounds, 1200))], 0, 0, [], None, [])
 
-    room = make_room([user(start)], Sizes().count, compact, decide)
+    room = make_room([asked(start)], Sizes().count, compact, decide)
     progress = room.estimates[:-1] if room.stuck else room.estimates
     assert progress[0] == start
     assert all(later < earlier for earlier, later in pairwise(progress))
@@ -359,7 +351,7 @@ def worked_engine(**options: Any) -> Engine:
 
 def test_the_worked_trace_to_the_digit():
     engine = worked_engine()
-    engine.run(user(2100))
+    engine.run(asked(2100))
     *events, last = engine.events
     assert [
         (event.kind, event.added, event.estimate, f"{event.share:.0%}", event.then)
@@ -385,7 +377,7 @@ def test_the_worked_trace_to_the_digit():
 
 def test_the_trace_prints_as_a_table():
     engine = worked_engine()
-    engine.run(user(2100))
+    engine.run(asked(2100))
     lines = trace(engine.events).splitlines()
     assert lines[0].split() == ["event", "added", "estimate", "of", "window", "then"]
     assert lines[5].split() == [
@@ -422,8 +414,8 @@ def test_a_turn_without_tools():
     engine = Engine(scripted("Hello."), Lines(8000), counter=TokenMeter())
     assert engine.run("hi") == "Hello."
     assert engine.history == [
-        {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": "Hello."},
+        user("hi"),
+        said("Hello."),
     ]
     assert [event.kind for event in engine.events] == ["run start", "reply"]
 
@@ -436,7 +428,7 @@ def test_the_model_is_sent_exactly_what_was_counted():
             counted.append(copy.deepcopy(list(messages)))
             return super().count(messages)
 
-    extras = [user(10)]
+    extras = [asked(10)]
     engine = worked_engine(counter=Spy())
     model = engine.call_model
     sent: list[list[Message]] = []
@@ -447,7 +439,7 @@ def test_the_model_is_sent_exactly_what_was_counted():
         return model(messages, tools)
 
     engine.call_model = call_model
-    engine.run(user(2100), extras)
+    engine.run(asked(2100), extras)
     assert len(sent) == 3 and all(messages[-1:] == extras for messages in sent)
     assert not any(message == extras[0] for message in engine.history)
 
@@ -459,9 +451,9 @@ def test_extras_over_the_line_wait_for_a_pass_and_are_counted_again():
         Lines(8000),
         counter=Sizes(),
         overhead=700,
-        compact=lambda messages: [user(next(sizes))],
+        compact=lambda messages: [asked(next(sizes))],
     )
-    engine.run(user(5000), [user(1000)])
+    engine.run(asked(5000), [asked(1000)])
     assert [(event.kind, event.estimate, event.added, event.then) for event in engine.events] == [
         ("run start", 5700, 5000, "call the model"),
         ("extras", 6700, 1000, "compact (threshold)"),
@@ -469,7 +461,7 @@ def test_extras_over_the_line_wait_for_a_pass_and_are_counted_again():
         ("reply", 4710, 10, "end the run"),
     ]
     ((sent, _),) = engine.call_model.seen
-    assert sent == [user(4000), user(1000)]
+    assert sent == [asked(4000), asked(1000)]
 
 
 def test_extras_that_do_not_fit_after_a_pass_lead_to_another():
@@ -479,9 +471,9 @@ def test_extras_that_do_not_fit_after_a_pass_lead_to_another():
         Lines(8000),
         counter=Sizes(),
         overhead=700,
-        compact=lambda messages: [user(next(sizes))],
+        compact=lambda messages: [asked(next(sizes))],
     )
-    engine.run(user(5600), [user(1000)])
+    engine.run(asked(5600), [asked(1000)])
     assert [event.estimate for event in engine.events] == [6300, 7300, 6500, 4700, 3710]
 
 
@@ -491,9 +483,9 @@ def test_several_passes_as_long_as_each_makes_progress():
         scripted(reply(10)),
         Lines(8000),
         counter=Sizes(),
-        compact=lambda messages: [user(next(sizes))],
+        compact=lambda messages: [asked(next(sizes))],
     )
-    engine.run(user(7900))
+    engine.run(asked(7900))
     assert [(event.kind, event.estimate) for event in engine.events] == [
         ("run start", 7900),
         ("pass", 7700),
@@ -507,11 +499,11 @@ def test_several_passes_as_long_as_each_makes_progress():
 
 def test_a_compactor_that_lies_is_counted():
     def compact(messages: list[Message]) -> Compaction:
-        return Compaction([user(7700)], 7900, 1000, ["s"], None, [])
+        return Compaction([asked(7700)], 7900, 1000, ["s"], None, [])
 
     engine = Engine(scripted(reply(1)), Lines(8000), counter=Sizes(), compact=compact)
     with pytest.raises(ContextExceeded) as caught:
-        engine.run(user(7900))
+        engine.run(asked(7900))
     assert caught.value.estimate == 7700
     done = engine.events[1].passed
     assert done is not None
@@ -523,7 +515,7 @@ def test_a_compactor_that_lies_is_counted():
 
 def test_no_progress_ends_the_run_with_the_budget_table():
     meter = TokenMeter()
-    history = [{"role": "system", "content": "You are a coding agent. " * 40}]
+    history = [system("You are a coding agent. " * 40)]
     tools = [{"type": "function", "function": {"name": "read_file", "description": "d" * 80}}]
     engine = Engine(scripted("never sent"), Lines(1000), history, tools=tools, counter=meter)
     with pytest.raises(ContextExceeded) as caught:
@@ -544,7 +536,7 @@ def test_no_progress_ends_the_run_with_the_budget_table():
 
 
 def test_the_guard_names_why_the_pass_failed():
-    history = [user_text("Read the log. " * 60) for _ in range(5)]
+    history = [user("Read the log. " * 60) for _ in range(5)]
     engine = Engine(
         scripted(), Lines(1000), history, counter=TokenMeter(), summarize=lambda messages: "short"
     )
@@ -554,26 +546,22 @@ def test_the_guard_names_why_the_pass_failed():
     assert engine.history[:5] == history
 
 
-def user_text(text: str) -> Message:
-    return {"role": "user", "content": text}
-
-
 def test_a_session_that_was_stuck_goes_on_when_room_is_made():
     engine = Engine(scripted(reply(5)), Lines(1000), counter=Sizes(), compact=list)
     with pytest.raises(ContextExceeded):
-        engine.run(user(900))
+        engine.run(asked(900))
     engine.lines = Lines(2000)
     assert engine.run() == "5"
-    assert engine.history == [user(900), reply(5)]
+    assert engine.history == [asked(900), reply(5)]
 
 
 def test_emergency_fires_with_automatic_compaction_off_and_threshold_does_not():
     off = Lines(8000, auto_compact=False)
     engine = Engine(scripted(reply(1)), off, counter=Sizes(), compact=shrink_to(100))
-    engine.run(user(7000))
+    engine.run(asked(7000))
     assert [event.kind for event in engine.events] == ["run start", "reply"]
     engine = Engine(scripted(reply(1)), off, counter=Sizes(), compact=shrink_to(100))
-    engine.run(user(7600))
+    engine.run(asked(7600))
     assert [event.estimate for event in engine.events] == [7600, 100, 101]
 
 
@@ -581,11 +569,11 @@ def test_a_last_reply_over_the_line_is_returned_and_room_is_made_at_the_next_sta
     engine = Engine(
         scripted(reply(700), reply(1)), Lines(1000), counter=Sizes(), compact=shrink_to(300)
     )
-    assert engine.run(user(200)) == "700"
+    assert engine.run(asked(200)) == "700"
     last = engine.events[-1]
     assert last.decision is THRESHOLD
     assert last.then == "end the run; compact (threshold) at the next start"
-    assert engine.run(user(10)) == "1"
+    assert engine.run(asked(10)) == "1"
     assert [event.estimate for event in engine.events[2:]] == [910, 300, 301]
 
 
@@ -594,7 +582,7 @@ def test_a_reply_with_calls_over_the_line_makes_room_before_the_tools_run():
 
     def compact(messages: list[Message]) -> list[Message]:
         order.append("compact")
-        return [user(10), messages[-1]]
+        return [asked(10), messages[-1]]
 
     def call_tool(call: Call) -> str:
         order.append("tool")
@@ -607,7 +595,7 @@ def test_a_reply_with_calls_over_the_line_makes_room_before_the_tools_run():
         compact=compact,
         call_tool=call_tool,
     )
-    engine.run(user(200))
+    engine.run(asked(200))
     assert order == ["compact", "tool"]
     assert engine.events[2].kind == "pass" and engine.events[2].then == "call the tools"
     assert problems(engine.history) == []
@@ -620,7 +608,7 @@ def test_a_reply_with_calls_over_the_line_makes_room_before_the_tools_run():
         (lambda messages: None, "the compactor returned NoneType, not messages"),
         (lambda messages: messages[0]["no such key"], "the compactor failed: KeyError"),
         (list, "the pass saved nothing: 1,000 -> 1,000 tokens"),
-        (lambda messages: [user(1050)], "the pass saved nothing: 1,000 -> 1,050 tokens"),
+        (lambda messages: [asked(1050)], "the pass saved nothing: 1,000 -> 1,050 tokens"),
         (lambda messages: messages.clear() or [], "would break the history: the list of messages"),
     ],
 )
@@ -629,9 +617,9 @@ def test_a_compactor_that_fails_changes_nothing(compact, reason):
     before = copy.deepcopy(history)
     engine = Engine(scripted(), Lines(1000), history, counter=Sizes(), compact=compact)
     with pytest.raises(ContextExceeded) as caught:
-        engine.run(user(600))
+        engine.run(asked(600))
     assert reason in caught.value.reason
-    assert engine.history == [*before, user(600)]
+    assert engine.history == [*before, asked(600)]
     assert history == before
 
 
@@ -643,8 +631,8 @@ def test_a_compactor_cannot_change_the_history_in_place():
 
     engine = Engine(scripted(), Lines(1000), counter=Sizes(), compact=compact)
     with pytest.raises(ContextExceeded, match="I gave up"):
-        engine.run(user(960))
-    assert engine.history == [user(960)]
+        engine.run(asked(960))
+    assert engine.history == [asked(960)]
 
 
 # --- one unit ---------------------------------------------------------------------------------
@@ -662,14 +650,14 @@ def test_one_counter_does_not_flap_where_two_do():
 
     def compact(messages: list[Message]) -> Compaction:
         before = theirs(messages)
-        after = [user(5100)] if before > 4000 else messages
+        after = [asked(5100)] if before > 4000 else messages
         return Compaction(after, before, theirs(after), [], None, [])
 
     lines = Lines(6250, threshold=0.80)
     assert lines.line_of(THRESHOLD) == 5000
 
     # Two counters: ours asks whether it is too much, theirs whether the pass helped.
-    history, passes = [user(6000)], 0
+    history, passes = [asked(6000)], 0
     for _ in range(20):
         if lines.decide(Sizes().count(history)) is SEND:
             break
@@ -680,13 +668,13 @@ def test_one_counter_does_not_flap_where_two_do():
 
     engine = Engine(scripted(reply(1)), lines, counter=Sizes(), compact=compact)
     with pytest.raises(ContextExceeded) as caught:
-        engine.run(user(6000))
+        engine.run(asked(6000))
     assert [event.estimate for event in engine.events] == [6000, 5100, 5100]
     assert caught.value.estimate == 5100
 
 
 def test_the_compactor_of_the_engine_uses_the_engines_counter():
-    history = [user_text("Read the log. " * 60) for _ in range(5)]
+    history = [user("Read the log. " * 60) for _ in range(5)]
     engine = Engine(scripted("Done."), Lines(1100), history, counter=TokenMeter())
     engine.run("go on")
     done = next(event.passed for event in engine.events if event.passed)
@@ -700,11 +688,11 @@ def test_numbers_before_and_after_a_pass_are_in_one_unit():
 
     def call_model(messages: list[Message], tools: Any) -> Reply:
         chars = len(transcript(messages))
-        return Reply({"role": "assistant", "content": "Done."}, {"prompt_tokens": chars // 2})
+        return Reply(said("Done."), {"prompt_tokens": chars // 2})
 
-    history = [user_text("Read the log. " * 60) for _ in range(5)]
+    history = [user("Read the log. " * 60) for _ in range(5)]
     engine = Engine(call_model, Lines(3000, threshold=0.7), history, counter=meter)
-    plain = TokenMeter().count([*history, user_text("go on")])
+    plain = TokenMeter().count([*history, user("go on")])
     engine.run("go on")
     assert engine.events[0].estimate == plain
     engine.run("go on")
@@ -744,7 +732,7 @@ def interrupted_at(step: int) -> tuple[Engine, bool]:
     engine = worked_engine(compact=compact, on_change=lambda history: tick())
     engine.call_model, engine.call_tool = call_model, call_tool
     try:
-        engine.run(user(2100))
+        engine.run(asked(2100))
     except KeyboardInterrupt:
         return engine, True
     return engine, False
@@ -760,7 +748,7 @@ def test_ctrl_c_anywhere_leaves_a_session_that_goes_on():
         step += 1
         # What an API would refuse is at most that calls wait for results, and that can be sent.
         assert all("no result right after it" in text for text in problems(engine.history))
-        assert problems(close_calls([*engine.history, user(1)])) == []
+        assert problems(close_calls([*engine.history, asked(1)])) == []
         before = list(engine.history)
         waiting = [call.id for call in pending_calls(before)]
         assert engine.can_go_on == (before[-1] != whole.history[-1])
@@ -810,9 +798,9 @@ def test_a_new_input_after_ctrl_c_tells_the_model_that_no_result_will_come():
 
 def test_unfinished_calls_survive_a_pass():
     history = [
-        *(user_text("Read the log. " * 60) for _ in range(5)),
+        *(user("Read the log. " * 60) for _ in range(5)),
         {**reply(0, calls=1), "content": None},
-        *(user_text(f"and {n}") for n in range(6)),
+        *(user(f"and {n}") for n in range(6)),
     ]
     engine = Engine(scripted("Done."), Lines(1150), history, counter=TokenMeter())
     engine.run("go on")
@@ -826,7 +814,7 @@ def test_an_error_of_the_model_leaves_the_turn_to_be_gone_on_with():
     engine = Engine(scripted(ConnectionError("cut"), "Hello."), Lines(100), counter=TokenMeter())
     with pytest.raises(ConnectionError):
         engine.run("hi")
-    assert engine.history == [user_text("hi")]
+    assert engine.history == [user("hi")]
     assert engine.run() == "Hello."
 
 
@@ -840,7 +828,7 @@ def test_there_is_nothing_to_go_on_with_at_first():
 def test_the_session_can_be_saved_after_every_message():
     saved: list[int] = []
     engine = worked_engine(on_change=lambda history: saved.append(len(history)))
-    engine.run(user(2100))
+    engine.run(asked(2100))
     # input, reply, result, reply, two results, the pass, the last reply
     assert saved == [1, 2, 3, 4, 5, 6, 4, 5]
 
@@ -848,26 +836,26 @@ def test_the_session_can_be_saved_after_every_message():
 @given(st.data())
 @settings(max_examples=60)
 def test_closing_calls_makes_any_interrupted_history_valid(data):
-    history: list[Message] = [user_text("start")]
+    history: list[Message] = [user("start")]
     fresh = iter(range(1000))
     for _ in range(data.draw(st.integers(1, 6))):
         names = [f"c{next(fresh)}" for _ in range(data.draw(st.integers(0, 3)))]
-        message: Message = {"role": "assistant", "content": "text"}
+        message: Message = said("text")
         if names:
-            message["tool_calls"] = [call_dict(name) for name in names]
+            message["tool_calls"] = [call(name) for name in names]
         history.append(message)
         history += [result(name) for name in names[: data.draw(st.integers(0, len(names)))]]
-        history += [user_text("next")] * data.draw(st.integers(0, 1))
+        history += [user("next")] * data.draw(st.integers(0, 1))
     waiting = len(pending_calls(history))
     assert len([t for t in problems(close_calls(history)) if "no result" in t]) == waiting
-    closed = close_calls([*history, user_text("end")])
+    closed = close_calls([*history, user("end")])
     assert problems(closed) == []
-    assert [m for m in closed if m.get("content") != NO_RESULT] == [*history, user_text("end")]
+    assert [m for m in closed if m.get("content") != NO_RESULT] == [*history, user("end")]
     assert close_calls(closed) == closed
 
 
 def test_a_call_listed_twice_needs_two_results():
-    twice = {"role": "assistant", "content": None, "tool_calls": [call_dict("c1"), call_dict("c1")]}
+    twice = calls(call("c1"), call("c1"))
     assert [call.id for call in pending_calls([twice, result("c1")])] == ["c1"]
     assert pending_calls([twice, result("c1"), result("c1")]) == []
     assert pending_calls([]) == pending_calls([result("c1")]) == []
@@ -939,11 +927,11 @@ def test_pinned_facts_are_kept_across_passes_and_in_a_loaded_session():
 
 
 def test_a_pass_that_loses_a_pinned_fact_says_so():
-    history = [user_text("Remember: build with `make all`. " + "Read. " * 100)]
+    history = [user("Remember: build with `make all`. " + "Read. " * 100)]
     engine = Engine(
         scripted("Hello."),
         Lines(400, threshold=0.3),
-        [*history, *(user_text("x") for _ in range(3))],
+        [*history, *(user("x") for _ in range(3))],
         counter=TokenMeter(),
         compact=truncate,
     )
@@ -954,7 +942,7 @@ def test_a_pass_that_loses_a_pinned_fact_says_so():
 
 
 def test_a_manual_pass_needs_no_line_and_never_raises():
-    history = [user_text("Read the log. " * 60) for _ in range(5)]
+    history = [user("Read the log. " * 60) for _ in range(5)]
     engine = Engine(scripted(), Lines(100_000), history, counter=TokenMeter())
     done = engine.compact_now()
     assert done.after < done.before
@@ -971,28 +959,28 @@ def test_a_manual_pass_needs_no_line_and_never_raises():
 
 
 def test_the_tokens_lost_to_the_prompt_cache_begin_at_the_first_change():
-    history = [user(100), user(200), user(300), user(50)]
+    history = [asked(100), asked(200), asked(300), asked(50)]
     engine = Engine(
         scripted(),
         Lines(8000),
         history,
         counter=Sizes(),
         overhead=700,
-        compact=lambda messages: [*messages[:2], user(30), messages[3]],
+        compact=lambda messages: [*messages[:2], asked(30), messages[3]],
     )
     done = engine.compact_now()
     assert (done.before, done.after, done.resent_tokens) == (1350, 1080, 80)
     engine.history = history
-    engine._compact = lambda messages: [user(5), *messages[2:]]
+    engine._compact = lambda messages: [asked(5), *messages[2:]]
     assert engine.compact_now().resent_tokens == 700 + 5 + 300 + 50
 
 
 def test_the_break_even_of_a_pass():
     def compact(messages: list[Message]) -> Compaction:
-        return Compaction([messages[0], user(400)], 0, 0, ["400"], None, [])
+        return Compaction([messages[0], asked(400)], 0, 0, ["400"], None, [])
 
     engine = Engine(
-        scripted(), Lines(8000), [user(100), user(3000)], counter=Sizes(), compact=compact
+        scripted(), Lines(8000), [asked(100), asked(3000)], counter=Sizes(), compact=compact
     )
     found = engine.break_even(engine.compact_now(), turns=20, prices=PRICES)
     assert found == break_even(
@@ -1006,7 +994,7 @@ def test_the_break_even_of_a_pass():
 
 
 def test_the_budget_adds_up_with_a_known_overhead():
-    engine = Engine(scripted(), Lines(1000), [user(300)], counter=Sizes(), overhead=50)
+    engine = Engine(scripted(), Lines(1000), [asked(300)], counter=Sizes(), overhead=50)
     rows = engine.budget()
     assert {row.path: row.tokens for row in rows if row.tokens} == {
         "system instructions": 50,
@@ -1034,13 +1022,13 @@ def test_your_own_table_and_loop_can_take_their_places():
     )
     assert engine.budget() == []
     with pytest.raises(ContextExceeded) as caught:
-        engine.run(user(10))
+        engine.run(asked(10))
     assert caught.value.rows == []
 
 
 def test_replacing_the_history_starts_afresh():
     engine = Engine(scripted("Hello."), Lines(1000), counter=TokenMeter())
-    engine.history = [user_text("Remember: `one`."), {"role": "assistant", "content": "ok"}]
+    engine.history = [user("Remember: `one`."), said("ok")]
     assert [probe.fact for probe in engine.probes] == ["one"]
     engine.run("hi")
     assert len(engine.history) == 4
@@ -1067,7 +1055,7 @@ def test_usage_is_observed_in_passing_with_all_that_was_sent():
     usage = SimpleNamespace(prompt_tokens=123)
     model = scripted(Reply(reply(1, calls=1), usage), Reply(reply(2), {"prompt_tokens": 150}))
     engine = Engine(model, Lines(8000), tools=tools, call_tool=lambda call: "ok", counter=counter)
-    engine.run("hi", [user_text("It is noon.")])
+    engine.run("hi", [user("It is noon.")])
     assert counter.observed == [(2, usage, tools), (4, {"prompt_tokens": 150}, tools)]
     assert [sample.tokens for sample in counter.samples] == [123, 150]
 
@@ -1111,7 +1099,7 @@ def test_the_overhead_is_measured_once(monkeypatch):
     assert sum("s" * 400 in text for text in measured) == 1
     # It is part of every estimate.
     assert engine.overhead == TokenMeter().count([system], tools)
-    assert engine.events[0].estimate == TokenMeter().count([system, user_text("hi")], tools)
+    assert engine.events[0].estimate == TokenMeter().count([system, user("hi")], tools)
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, True, "700"])
@@ -1129,33 +1117,32 @@ def test_without_a_counter_the_process_has_one():
 
 def long_session(turns: int, window: int, extras: Sequence[Message] = ()) -> tuple[Engine, int]:
     """Run many turns with tool calls; return the engine and the characters that went by."""
-    said = 0
+    spoken = 0
 
     def say(text: str) -> str:
-        nonlocal said
-        said += len(text)
+        nonlocal spoken
+        spoken += len(text)
         return text
 
     requests = count_from()
 
     def call_model(messages: list[Message], tools: Any) -> Reply:
-        message: Message = {"role": "assistant", "content": say("divide has no guard. " * 4)}
+        message: Message = said(say("divide has no guard. " * 4))
         if next(requests) % 5 == 0:  # one turn in four calls a tool
-            call = call_dict(f"c{said}", arguments=say('{"path": "calc.py"}'))
-            message = {"role": "assistant", "content": None, "tool_calls": [call]}
+            message = calls(call(f"c{spoken}", arguments=say('{"path": "calc.py"}')))
         return Reply(message, {"prompt_tokens": len(messages) * 40})
 
     engine = Engine(
         call_model,
         Lines(window),
-        [{"role": "system", "content": say("You are a coding agent. " * 20)}],
+        [system(say("You are a coding agent. " * 20))],
         tools=[{"type": "function", "function": {"name": "read_file", "description": "d" * 300}}],
         call_tool=lambda call: say(f"line of calc.py after {call.id}\n" * 30),
         counter=TokenMeter(),
     )
     for turn in range(turns):
         engine.run(say(f"Step {turn}: go on with calc.py."), extras)
-    return engine, said
+    return engine, spoken
 
 
 def characters_measured(monkeypatch, *args: Any) -> tuple[Engine, int, int]:
@@ -1167,23 +1154,23 @@ def characters_measured(monkeypatch, *args: Any) -> tuple[Engine, int, int]:
         return count_chars(text)
 
     monkeypatch.setattr(calibration, "count_chars", count)
-    engine, said = long_session(*args)
+    engine, spoken = long_session(*args)
     monkeypatch.undo()
-    return engine, said, measured
+    return engine, spoken, measured
 
 
 def test_a_turn_costs_the_new_messages_only(monkeypatch):
-    engine, said, measured = characters_measured(monkeypatch, 2000, 10**9)
+    engine, spoken, measured = characters_measured(monkeypatch, 2000, 10**9)
     assert len(engine.history) == 1 + 2 * 2000 + 2 * 500
     assert not any(event.passed for event in engine.events)
     # Each character once; on top, the role marks and the name of the tool.
-    assert said < measured < 1.1 * said + 60 * len(engine.history)
+    assert spoken < measured < 1.1 * spoken + 60 * len(engine.history)
     text = len(transcript(engine.history, engine.tools))
     assert measured == text
 
 
 def test_extras_cost_themselves_at_every_request_and_nothing_else(monkeypatch):
-    extra = user_text("It is noon. " * 5)
+    extra = user("It is noon. " * 5)
     _, _, plain = characters_measured(monkeypatch, 100, 10**9)
     engine, _, measured = characters_measured(monkeypatch, 100, 10**9, [extra])
     requests = 100 + 25
@@ -1194,11 +1181,11 @@ def test_extras_cost_themselves_at_every_request_and_nothing_else(monkeypatch):
 def test_passes_keep_counting_linear(monkeypatch):
     short = characters_measured(monkeypatch, 400, 6000)
     long = characters_measured(monkeypatch, 1200, 6000)
-    for engine, said, measured in (short, long):
+    for engine, spoken, measured in (short, long):
         assert sum(event.passed is not None for event in engine.events) > 10
         # A pass counts the stretches and the new history once more, and one that is given up the
         # old one as well; the window bounds all of it, and how much must come in between passes.
-        assert measured < 15 * said
+        assert measured < 15 * spoken
     # Linear: three times as long a session, about three times the work (quadratic: nine times).
     assert long[2] / short[2] == pytest.approx(long[1] / short[1], rel=0.25)
 
@@ -1247,7 +1234,7 @@ def test_nothing_over_a_line_is_ever_sent_and_nothing_said_is_lost(data):
         keep = 1
         while messages[-keep]["role"] == "tool":
             keep += 1
-        return [user(data.draw(size)), *messages[len(messages) - keep :]]
+        return [asked(data.draw(size)), *messages[len(messages) - keep :]]
 
     engine = Engine(
         call_model,
@@ -1258,15 +1245,15 @@ def test_nothing_over_a_line_is_ever_sent_and_nothing_said_is_lost(data):
         compact=compact,
     )
     for _ in range(data.draw(st.integers(1, 6))):
-        said.append(user(data.draw(size)))
-        extras = [user(data.draw(size))] * data.draw(st.integers(0, 1))
+        said.append(asked(data.draw(size)))
+        extras = [asked(data.draw(size))] * data.draw(st.integers(0, 1))
         try:
             engine.run(said[-1], extras)
         except KeyboardInterrupt:
             pass
         except ContextExceeded as error:
             assert lines.decide(error.estimate) is error.decision is not SEND
-        assert problems(close_calls([*engine.history, user(0)])) == []
+        assert problems(close_calls([*engine.history, asked(0)])) == []
     if not any(event.passed and not event.passed.abandoned for event in engine.events):
         assert engine.history == said
     for event, following in pairwise(engine.events):
@@ -1278,19 +1265,16 @@ def test_nothing_over_a_line_is_ever_sent_and_nothing_said_is_lost(data):
 
 
 def test_a_reply_may_be_a_message_a_text_or_a_reply():
-    message = {"role": "assistant", "content": "Hello."}
+    message = said("Hello.")
     assert (
         read_reply("Hello.") == read_reply(message) == read_reply(Reply(message)) == Reply(message)
     )
-    assert read_reply({"content": None}).message == {"role": "assistant", "content": ""}
-    assert read_reply({"role": "assistant", "content": "x", "tool_calls": []}).message == {
-        "role": "assistant",
-        "content": "x",
-    }
+    assert read_reply({"content": None}).message == said("")
+    assert read_reply({"role": "assistant", "content": "x", "tool_calls": []}).message == said("x")
 
 
 def test_calls_without_an_id_get_one():
-    bare = [{"type": "function", "function": {"name": "f", "arguments": "{}"}}, call_dict("")]
+    bare = [{"type": "function", "function": {"name": "f", "arguments": "{}"}}, call("")]
     message = read_reply({"tool_calls": bare}, "call_7").message
     assert [call["id"] for call in message["tool_calls"]] == ["call_7_0", "call_7_1"]
     assert "id" not in bare[0]
@@ -1301,8 +1285,8 @@ def test_calls_without_an_id_get_one():
     [
         None,
         7,
-        {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": 7},
+        user("hi"),
+        said(7),
         {"role": "assistant", "tool_calls": "read_file"},
         {"role": "assistant", "tool_calls": ["read_file"]},
         {"role": "assistant", "tool_calls": [{"id": "c1"}]},
@@ -1313,7 +1297,7 @@ def test_what_is_no_reply_is_refused_and_never_enters_the_history(wrong):
     with pytest.raises(ReplyError) as caught:
         engine.run("hi")
     assert "\n" not in str(caught.value)
-    assert engine.history == [user_text("hi")]
+    assert engine.history == [user("hi")]
 
 
 def test_tools_answer_even_when_they_fail():
@@ -1328,7 +1312,7 @@ def test_tools_answer_even_when_they_fail():
     assert call_tool(Call("c", "read_file", "[1]")).endswith("are not a JSON object")
     assert "there is no tool 'rm'; there are: read_file" in call_tool(Call("c", "rm", ""))
 
-    calls = [call_dict("a", arguments='{"path": "gone.py"}'), call_dict("b", arguments='{"x": 1}')]
+    calls = [call("a", arguments='{"path": "gone.py"}'), call("b", arguments='{"x": 1}')]
     message = {"role": "assistant", "content": None, "tool_calls": calls}
     engine = Engine(
         scripted(message, "Done."), Lines(8000), call_tool=call_tool, counter=TokenMeter()
@@ -1400,7 +1384,7 @@ def test_a_turn_through_the_openai_client(gateway, streamed):
     engine = Engine(
         reply_with(client_of(gateway), "scripted", on_text=on_text),
         Lines(8000),
-        [{"role": "system", "content": "You are a coding agent."}],
+        [system("You are a coding agent.")],
         tools=TOOLS,
         call_tool=call_functions({"read_file": lambda path: f"contents of {path}"}),
         counter=meter,
@@ -1431,8 +1415,8 @@ def test_both_ways_give_the_same_history(gateway):
         )
         engine.run("Go.")
         text = json.dumps(engine.history)
-        for call in engine.history[1]["tool_calls"]:
-            text = text.replace(call["id"], "ID")
+        for made in engine.history[1]["tool_calls"]:
+            text = text.replace(made["id"], "ID")
         histories.append(text)
     assert histories[0] == histories[1]
 
@@ -1448,7 +1432,7 @@ def test_a_stream_that_is_cut_loses_only_the_reply(gateway):
     with pytest.raises(Exception) as caught:
         engine.run("hi")
     assert not isinstance(caught.value, AssertionError)
-    assert engine.history == [user_text("hi")]
+    assert engine.history == [user("hi")]
     assert engine.run()
 
 
@@ -1483,7 +1467,7 @@ def test_a_stream_without_an_end_is_no_reply():
     stream = Stream(chunk(content="Hel"))
     ask = reply_with(client_with(stream), "m", on_text=lambda text: None)
     with pytest.raises(ReplyError, match="before the reply was complete"):
-        ask([user_text("hi")], None)
+        ask([user("hi")], None)
     assert stream.closed
 
 
@@ -1491,7 +1475,7 @@ def test_ctrl_c_closes_the_stream():
     stream = Stream(chunk(content="Hel"), KeyboardInterrupt())
     ask = reply_with(client_with(stream), "m", on_text=lambda text: None)
     with pytest.raises(KeyboardInterrupt):
-        ask([user_text("hi")], None)
+        ask([user("hi")], None)
     assert stream.closed
 
 
@@ -1502,7 +1486,7 @@ def test_a_stream_that_gives_whole_calls_without_an_index():
 
     stream = [chunk(calls=[part("a"), part("b")], finish="tool_calls")]
     ask = reply_with(client_with(stream), "m", on_text=lambda text: None)
-    message = read_reply(ask([user_text("hi")], None)).message
+    message = read_reply(ask([user("hi")], None)).message
     assert [(call["id"], call["function"]["name"]) for call in message["tool_calls"]] == [
         ("call_0", "a"),
         ("call_1", "b"),
@@ -1513,14 +1497,14 @@ def test_custom_tool_calls_pass_through():
     custom = SimpleNamespace(id="c1", custom=SimpleNamespace(name="shell", input="ls"))
     message = SimpleNamespace(content=None, tool_calls=[custom])
     answer = SimpleNamespace(choices=[SimpleNamespace(message=message)], usage=None)
-    given_reply = reply_with(client_with(answer), "m")([user_text("hi")], None)
+    given_reply = reply_with(client_with(answer), "m")([user("hi")], None)
     assert pending_calls([read_reply(given_reply).message]) == [Call("c1", "shell", "ls")]
 
 
 def test_no_choice_is_no_reply():
     ask = reply_with(client_with(SimpleNamespace(choices=[], usage=None)), "m")
     with pytest.raises(ReplyError, match="no reply"):
-        ask([user_text("hi")], None)
+        ask([user("hi")], None)
 
 
 def test_records_are_frozen():

@@ -14,9 +14,10 @@ from compaction.engine import Reply, ReplyError, read_reply, reply_with
 from compaction.engine.provenance import as_sent
 from compaction.engine.thoughts import Visible, without_thoughts
 from compaction.messages import problems
+from tests.builders import call, result, said, user
 
 CASES = Path(__file__).resolve().parents[2] / "cases" / "histories.json"
-HELLO = [{"role": "user", "content": "Weather in Oslo?"}]
+HELLO = [user("Weather in Oslo?")]
 SIGNED = {"google": {"thought_signature": "c2ln"}}
 
 
@@ -52,9 +53,8 @@ def asked(answer: Any) -> Reply:
     return read_reply(reply_with(stub(answer), "m")(HELLO, None), fresh_id="new")
 
 
-def call(arguments: Any = '{"city": "Oslo"}', **more: Any) -> dict[str, Any]:
-    function = {"name": "weather", "arguments": arguments}
-    return {"id": "c1", "type": "function", "function": function, **more}
+def forecast(arguments: Any = '{"city": "Oslo"}', **more: Any) -> dict[str, Any]:
+    return call("c1", "weather", arguments, **more)
 
 
 def names_and_arguments(reply: Reply) -> list[tuple[str, str]]:
@@ -90,7 +90,7 @@ OWN_FIELDS: list[dict[str, Any]] = [
     {"reasoning": "The tool knows."},
     {"reasoning_details": [{"type": "reasoning.text", "text": "T", "index": 0, "signature": None}]},
     {"a_field_of_tomorrow": {"x": [1, None]}},
-    {"tool_calls": [call(extra_content=SIGNED)]},
+    {"tool_calls": [forecast(extra_content=SIGNED)]},
 ]
 
 
@@ -104,20 +104,20 @@ def test_fields_of_their_own_go_back_to_their_maker_and_to_nobody_else(fields) -
     for model in ("m", "another"):
         reply_with(stub(whole({"content": "ok"}), seen), model)([*HELLO, kept], None)
     assert seen[0]["messages"][1] == message
-    common = {"role": "assistant", "content": "Sunny."}
+    common = said("Sunny.")
     assert seen[1]["messages"][1] == (
-        {**common, "tool_calls": [call()]} if "tool_calls" in fields else common
+        {**common, "tool_calls": [forecast()]} if "tool_calls" in fields else common
     )
 
 
 def test_a_plain_reply_gains_no_field() -> None:
     message = {"role": "assistant", "content": "ok", "annotations": [], "refusal": None}
-    assert asked(whole(message)).message == {"role": "assistant", "content": "ok"}
+    assert asked(whole(message)).message == said("ok")
 
 
 def test_fields_whose_maker_is_unknown_are_not_sent() -> None:
     message = {"role": "assistant", "content": "4", "reasoning_content": "2 + 2"}
-    assert as_sent(message, "m") == {"role": "assistant", "content": "4"}
+    assert as_sent(message, "m") == said("4")
 
 
 def test_streamed_fields_are_joined() -> None:
@@ -210,7 +210,7 @@ def test_two_parallel_calls_are_two_calls(stream) -> None:
     ids = [c["id"] for c in reply.message["tool_calls"]]
     assert len(set(ids)) == 2 and all(ids)
     assert not reply.broken
-    results = [{"role": "tool", "tool_call_id": i, "content": "ok"} for i in ids]
+    results = [result(i, "ok") for i in ids]
     assert problems([*HELLO, reply.message, *results]) == []
 
 
@@ -243,14 +243,14 @@ ARGUMENTS = [
 def test_arguments_that_are_not_a_json_object_are_stored_as_an_empty_one(
     arguments, kept, fault
 ) -> None:
-    reply = asked(whole({"content": None, "tool_calls": [call(arguments)]}, "tool_calls"))
+    reply = asked(whole({"content": None, "tool_calls": [forecast(arguments)]}, "tool_calls"))
     assert names_and_arguments(reply) == [("weather", kept)]
     assert fault in reply.broken.get("c1", "") and bool(reply.broken) == bool(fault)
     assert read_reply(reply).broken == reply.broken  # adopting it once more forgets nothing
 
 
 def test_an_answer_cut_off_before_the_arguments_is_a_broken_call() -> None:
-    reply = asked(whole({"content": None, "tool_calls": [call("")]}, "length"))
+    reply = asked(whole({"content": None, "tool_calls": [forecast("")]}, "length"))
     assert "cut off" in reply.broken["c1"] and reply.finish_reason == "length"
 
 
@@ -264,7 +264,7 @@ def test_a_name_that_no_api_takes_back_is_mended(name) -> None:
 
 @pytest.mark.parametrize("ids", [[None, None], ["", "a"], ["a", "a"], ["new_0", None], [7, 7]])
 def test_every_call_gets_an_id_of_its_own(ids) -> None:
-    calls = [{**call(), "id": i} for i in ids]
+    calls = [{**forecast(), "id": i} for i in ids]
     mended = read_reply({"role": "assistant", "tool_calls": calls}, fresh_id="new").message
     found = [c["id"] for c in mended["tool_calls"]]
     assert len(set(found)) == len(ids) and all(isinstance(i, str) and i for i in found)
@@ -304,7 +304,7 @@ def test_a_thought_is_no_answer(text, answer) -> None:
 
 def test_content_as_a_list_of_parts_is_read_and_kept() -> None:
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "2 + 2"}]}
-    message = {"role": "assistant", "content": [thinking, {"type": "text", "text": "4"}]}
+    message = said([thinking, {"type": "text", "text": "4"}])
     reply = asked(whole(message))
     assert reply.text == "4" and reply.message == {**message, "model": "m"}
     assert as_sent(reply.message, "m")["content"] == message["content"]
@@ -331,7 +331,7 @@ def test_a_reply_that_says_nothing_is_empty(message) -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [{"content": "a"}, {"content": None, "refusal": "no"}, {"tool_calls": [call()]}]
+    "message", [{"content": "a"}, {"content": None, "refusal": "no"}, {"tool_calls": [forecast()]}]
 )
 def test_a_reply_that_says_or_asks_something_is_not_empty(message) -> None:
     assert not asked(whole(message)).is_empty

@@ -27,6 +27,7 @@ from compaction.gateway import Gateway, summarize_with
 from compaction.gateway.too_long import WORDINGS, too_long
 from compaction.messages import Message, content_of, problems
 from compaction.summary import parse_summary
+from tests.builders import call, calls, said, system, user
 
 SUMMARY = (
     "Confirmed facts:\n- some\nChanges already made:\nnone\n"
@@ -34,15 +35,11 @@ SUMMARY = (
 )
 
 
-def user(text: str) -> Message:
-    return {"role": "user", "content": text}
-
-
 def long_history(turns: int = 12) -> list[Message]:
-    history: list[Message] = [{"role": "system", "content": "You are an agent."}]
+    history: list[Message] = [system("You are an agent.")]
     for turn in range(turns):
         history.append(user(f"Step {turn}. " + "Look at the next file. " * 30))
-        history.append({"role": "assistant", "content": f"File {turn} is fine. " * 20})
+        history.append(said(f"File {turn} is fine. " * 20))
     return history
 
 
@@ -156,7 +153,7 @@ def test_a_second_refusal_ends_the_turn_with_the_budget_table() -> None:
 
 
 def test_a_prompt_that_was_cut_to_fill_the_window_is_a_refusal() -> None:
-    answers = [Reply({"role": "assistant", "content": ""}, None, "length"), "Done."]
+    answers = [Reply(said(""), None, "length"), "Done."]
     ask = lambda messages, tools: answers.pop(0)  # noqa: E731
     engine = Engine(ask, Lines(100_000), long_history(), counter=TokenMeter())
     assert engine.run("Go on.") == "Done."
@@ -227,15 +224,8 @@ def test_a_routine_pass_that_gains_too_little_is_not_tried_again_at_once() -> No
 # --- results ------------------------------------------------------------------------------
 
 
-def calls(*names: str) -> Message:
-    return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": "{}"}}
-            for n, name in enumerate(names)
-        ],
-    }
+def calling(*names: str) -> Message:
+    return calls(*(call(f"c{n}", name, "{}") for n, name in enumerate(names)))
 
 
 BIG = "".join(f"line {number}: the quick brown fox\n" for number in range(1, 6001))
@@ -244,7 +234,7 @@ BIG = "".join(f"line {number}: the quick brown fox\n" for number in range(1, 600
 @pytest.mark.parametrize("at_once", [1, 4])
 @pytest.mark.parametrize("text", [BIG, "x" * 200_000], ids=["lines", "one line"])
 def test_a_big_result_is_kept_on_disk_and_never_ends_the_run(tmp_path, at_once, text) -> None:
-    answers = [calls(*["read"] * at_once), calls("read"), calls("read"), "Done."]
+    answers = [calling(*["read"] * at_once), calling("read"), calling("read"), "Done."]
     engine = Engine(
         lambda messages, tools: answers.pop(0),
         Lines(8000),
@@ -268,7 +258,7 @@ def test_a_big_result_is_kept_on_disk_and_never_ends_the_run(tmp_path, at_once, 
 
 def test_results_that_fit_stay_whole_and_the_newest_are_cut(tmp_path) -> None:
     texts = iter(["a " * 4000, "b " * 4000, "c " * 4000, "d " * 4000])  # 2,000 tokens each
-    answers: list[Any] = [calls("read", "read", "read", "read"), "Done."]
+    answers: list[Any] = [calling("read", "read", "read", "read"), "Done."]
     engine = Engine(
         lambda messages, tools: answers.pop(0),
         Lines(8000),
@@ -282,7 +272,7 @@ def test_results_that_fit_stay_whole_and_the_newest_are_cut(tmp_path) -> None:
 
 
 def test_without_a_folder_results_stay_as_they_are() -> None:
-    answers: list[Any] = [calls("read")]
+    answers: list[Any] = [calling("read")]
     engine = Engine(
         lambda messages, tools: answers.pop(0),
         Lines(8000),
@@ -302,9 +292,7 @@ def test_without_a_folder_results_stay_as_they_are() -> None:
 def test_absurd_usage_is_said_once_and_triggers_nothing(counter, tokens) -> None:
     notes: list[str] = []
     engine = Engine(
-        lambda messages, tools: Reply(
-            {"role": "assistant", "content": "ok"}, {"prompt_tokens": tokens}
-        ),
+        lambda messages, tools: Reply(said("ok"), {"prompt_tokens": tokens}),
         Lines(8000),
         counter=counter(),
         on_note=notes.append,
@@ -317,9 +305,9 @@ def test_absurd_usage_is_said_once_and_triggers_nothing(counter, tokens) -> None
 
 def test_broken_calls_are_not_run_and_the_model_is_told() -> None:
     ran: list[str] = []
-    broken = calls("write", "now", "write")
-    for call, arguments in zip(broken["tool_calls"], ['{"text": "ab', "", ""], strict=True):
-        call["function"]["arguments"] = arguments
+    broken = calling("write", "now", "write")
+    for made, arguments in zip(broken["tool_calls"], ['{"text": "ab', "", ""], strict=True):
+        made["function"]["arguments"] = arguments
     answers: list[Any] = [broken, "Done."]
     schema = {"name": "write", "parameters": {"type": "object", "required": ["text"]}}
     engine = Engine(
@@ -338,7 +326,7 @@ def test_broken_calls_are_not_run_and_the_model_is_told() -> None:
 
 
 def test_a_session_that_was_saved_with_broken_arguments_is_healed() -> None:
-    poisoned = calls("write")
+    poisoned = calling("write")
     poisoned["tool_calls"][0]["function"]["arguments"] = '{"text": "ab'
     result = {"role": "tool", "tool_call_id": "c0", "content": "error"}
     seen: list[Any] = []
@@ -358,7 +346,7 @@ def test_a_session_that_was_saved_with_broken_arguments_is_healed() -> None:
 
 def test_an_answer_that_was_cut_off_is_not_kept_as_whole() -> None:
     notes: list[str] = []
-    reply = Reply({"role": "assistant", "content": "The first ha"}, None, "length")
+    reply = Reply(said("The first ha"), None, "length")
     engine = Engine(lambda m, t: reply, Lines(8000), counter=TokenMeter(), on_note=notes.append)
     assert engine.run("Tell me.").endswith(CUT_OFF_NOTE)
     assert content_of(engine.history[-1]) == f"The first ha\n\n{CUT_OFF_NOTE}"
@@ -366,9 +354,9 @@ def test_an_answer_that_was_cut_off_is_not_kept_as_whole() -> None:
 
 
 EMPTY: list[Message] = [
-    {"role": "assistant", "content": ""},
+    said(""),
     {"role": "assistant", "content": "", "reasoning_content": "hm"},
-    {"role": "assistant", "content": "<think>hm</think>"},
+    said("<think>hm</think>"),
 ]
 
 

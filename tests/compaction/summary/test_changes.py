@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from compaction.summary.changes import call_results, changes_of, merged
 from compaction.summary.outcome import took_place
 from compaction.summary.shell import changing_steps
+from tests.builders import trip
 
 
 def history(*calls):
+    """Calls as (name, arguments, result); a result of None has not come yet."""
     messages = []
     for number, (name, arguments, result) in enumerate(calls):
-        function = {"name": name, "arguments": json.dumps(arguments)}
-        call = {"id": f"c{number}", "type": "function", "function": function}
-        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        if result is not None:
-            messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": result})
+        both = trip(f"c{number}", name, arguments, result)
+        messages += both if result is not None else both[:1]
     return messages
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from grader.autograde.course import Course
 from grader.autograde.gradebook import Writer
+from grader.autograde.intake.decide import Refused
+from grader.autograde.ledger import Ledger
 from grader.autograde.records import Record
 from grader.autograde.results import Mark, Marked
 from grader.cli import main
@@ -51,8 +53,9 @@ def a_class() -> Class:
     }
     scores["ada", DAY2, "interview-estimate"] = Score(0, 2, True, False)
     scores["ben", DAY2, "interview-estimate"] = Score(1.5, 2, False, True)
-    refused = [{"origin": "=1+1.pdf", "student": "", "slug": "", "reason": "no notebook"}]
-    return Class(records, scores, refused, [f"{EVIL}: not in the roster"], ["ada", "absent"])
+    refused = [Refused("=1+1.pdf", "", "", "no notebook")]
+    people = {"ada": "Ada Lovelace", "absent": ""}
+    return Class(records, scores, Ledger(refused, [f"{EVIL}: not in the roster"], people=people))
 
 
 class _Page(HTMLParser):
@@ -98,8 +101,8 @@ def test_numbers_are_those_of_the_class() -> None:
     known = a_class()
     assert traps(known) == {("estimate-cjk", STARTER_WHY): ["ben", "eve"]}
     assert list(needing(known)) == [
+        ("nobody's", "=1+1.pdf", "=1+1.pdf: no notebook"),
         ("cut", DAY1, "not JSON"),
-        ("nobody's", "=1+1.pdf", "no notebook"),
     ]
     assert known.students == sorted([EVIL, "absent", "ada", "ben", "cut", "eve"])
     text = _Page(page(known)).text
