@@ -179,11 +179,11 @@ def _plain_dict(value: dict[Any, Any], depth: int) -> dict[Any, Any]:
     return copy
 
 
-def _parts(value: object, known: type) -> Iterator[tuple[str, object]]:
+def _parts(value: Any, known: type) -> Iterator[tuple[str, object]]:
     """Yield the fields of a library object without asking the object."""
     names = FIELDS[known]
     if issubclass(known, tuple):
-        items = list(tuple.__iter__(value))
+        items: list[Any] = list(tuple.__iter__(value))
         if len(items) != len(names):
             raise _Odd(f"{_name_of(value)} of {len(items)} items")
         yield from zip(names, items, strict=True)
