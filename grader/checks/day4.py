@@ -559,9 +559,6 @@ def group_keep(trial: Trial, rng: Random) -> str:
     # An earlier summary is not kept; a system message is system whatever it begins with.
     summary = {"role": "user", "content": f"{SUMMARY_PREFIX}\n{h.summary(rng)}"}
     trial([{**_TODO, "role": rng.choice(("system", "developer"))}, summary, *h.talk(rng, 4)])
-    # A message that calls and is pinned, with its result.
-    pinned_call = {**h.calls(rng, "p"), "content": f"{PINNED_PREFIXES[0]}\n[ ] read"}
-    trial([*h.talk(rng, 2), pinned_call, h.result(rng, "p"), *h.talk(rng, 4)])
     # Another rule: the course's own prefixes then mean nothing, and no result is asked either.
     page = h.round_trip(rng, "page")
     page[-1]["content"] = "precious: keep this page"
@@ -589,6 +586,9 @@ def _kept_inside(trial: Trial, rng: Random) -> None:
         waiting = [h.calls(rng, "o", "p"), kept, h.result(rng, "o")]
         trial([*waiting, *h.talk(rng, rng.randint(4, 6))])
         trial([*h.talk(rng, 4), *waiting])
+    # A message that calls and is pinned, with its result.
+    pinned_call = {**h.calls(rng, "p"), "content": f"{PINNED_PREFIXES[0]}\n[ ] read"}
+    trial([*h.talk(rng, 2), pinned_call, h.result(rng, "p"), *h.talk(rng, 4)])
 
 
 def _kept(rng: Random) -> History:
