@@ -7,6 +7,7 @@ EXTRAS ?=
 TEST_ARGS ?= -n 2 --dist loadfile
 LAB_ARGS ?=
 WHERE ?=
+CHROMIUM ?= chromium
 
 bin := $(VENV)/bin
 python := $(bin)/python
@@ -25,8 +26,14 @@ lab_flags := $(if $(filter 0,$(shell id -u)),--allow-root) $(if $(filter none,$(
 on_path = PATH="$$(cd $(bin) && pwd):$$PATH"
 start_lab = $(on_path) $(python) -m jupyterlab $(lab_flags) $(LAB_ARGS)
 
+# uv does in a minute what takes pip several. Where it cannot be had, pip does it all the same.
+pip = $(python) -m pip install --quiet
+install = echo 'Installing what is missing ...'; \
+  { $(pip) 'uv>=0.9,<1' && $(python) -m uv pip install --quiet -c constraints.txt -e '$1'; } \
+  || $(pip) -c constraints.txt -e '$1'
+
 .DEFAULT_GOAL := help
-.PHONY: help lab instructor test selftest lint build release hub constraints clean
+.PHONY: help lab instructor test selftest lint build book release hub pyodide constraints clean
 .DELETE_ON_ERROR:
 
 help: ## list these words
@@ -59,13 +66,22 @@ lint: $(call ready,test $(EXTRAS)) ## check style (ruff), types (mypy) and the d
 build: $(call ready,test $(EXTRAS)) ## make the labs again from solutions/ and the library
 	$(python) -m grader build
 
+book: $(call ready,book $(EXTRAS)) ## make the web book in build/: pages, a zip of them, and a PDF of each lesson
+	$(python) -m sphinx -q -W --keep-going -j 2 -c course/book . build/book
+	cd build && $(abspath $(python)) -m zipfile -c book.zip book/
+	@command -v $(CHROMIUM) >/dev/null || { echo 'No PDFs: there is no $(CHROMIUM) here.'; exit 0; }; \
+	mkdir -p build/pdf; for page in build/book/course/day*.html; do \
+	  $(CHROMIUM) --headless --no-sandbox --disable-gpu --no-pdf-header-footer \
+	    --print-to-pdf="build/pdf/$$(basename "$$page" .html).pdf" "file://$$PWD/$$page" 2>/dev/null; done
+	@echo 'The first page is build/book/course/book/index.html.'
+
 release: $(call ready,$(EXTRAS)) ## pack the labs into a zip archive for people without git
 	$(python) -m grader release
 
 hub: $(call ready,hub $(EXTRAS)) $(bin)/configurable-http-proxy ## add JupyterHub and its proxy (needs npm)
 
 constraints: $(python) ## choose and write down a current version of everything (needs network)
-	$(python) -m pip install --quiet 'uv>=0.9'
+	$(pip) 'uv>=0.9,<1'
 	$(python) -m uv pip compile --quiet --universal --all-extras --upgrade --no-annotate \
 	  --custom-compile-command 'make constraints' --output-file constraints.txt pyproject.toml
 
@@ -81,17 +97,23 @@ $(python):
 	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.ready: $(python) pyproject.toml constraints.txt
-	@echo 'Installing what is missing ...'
-	@$(python) -m pip install --quiet -c constraints.txt -e .
+	@$(call install,.)
 	@touch $@
 
 $(VENV)/.ready-%: $(python) pyproject.toml constraints.txt
-	@echo 'Installing what is missing ...'
-	@$(python) -m pip install --quiet -c constraints.txt -e '.[$(subst +,$(comma),$*)]'
+	@$(call install,.[$(subst +,$(comma),$*)])
 	@touch $@
 
+pyodide: $(VENV)/lib/node_modules/pyodide ## add Python in WebAssembly, for one test (needs npm)
+
+npm_install = command -v npm >/dev/null || \
+  { echo 'This comes with npm: install Node.js 20 or newer first.' >&2; exit 1; }; \
+  npm install --silent --global --prefix $(VENV) $1
+
 $(bin)/configurable-http-proxy: $(python)
-	@command -v npm >/dev/null || \
-	  { echo 'JupyterHub needs its proxy, which comes with npm: install Node.js 20 or newer first.' >&2; exit 1; }
-	npm install --silent --global --prefix $(VENV) configurable-http-proxy@5
+	@$(call npm_install,configurable-http-proxy@5)
+	@touch $@
+
+$(VENV)/lib/node_modules/pyodide: $(python)
+	@$(call npm_install,pyodide@314.0.8)
 	@touch $@

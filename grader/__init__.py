@@ -29,6 +29,6 @@ def check(check_id: str, function: Callable[..., Any]) -> None:
 
 def score() -> None:
     """Print which checks of this notebook have passed in this kernel, by name."""
-    from grader.learner.in_notebook import print_score
+    from grader.learner.in_notebook import show_score
 
-    print_score()
+    show_score()

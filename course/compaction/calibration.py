@@ -18,7 +18,7 @@ from compaction.attachments import file_tokens
 from compaction.feature_meter import FeatureMeter as FeatureMeter  # handed on
 from compaction.messages import Message, image_count, marked_text, tools_text
 from compaction.observing import GrowingHistory, prompt_tokens
-from compaction.tokens import DEFAULT, IMAGE_TOKENS, Chars, Coefficients, count_chars
+from compaction.tokens import DEFAULT, IMAGE_TOKENS, Coefficients, count_chars
 
 MIN_COEFFICIENT, MAX_COEFFICIENT = 0.01, 4.0
 """Every coefficient is limited to this range (tokens a character)."""
@@ -241,10 +241,10 @@ class Size(NamedTuple):
     file_tokens: int = 0
 
     def plus(self, more: Size) -> Size:
-        return Size(*(mine + its for mine, its in zip(self, more, strict=True)))
+        return Size(*map(int.__add__, self, more))
 
     def minus(self, less: Size) -> Size:
-        return Size(*(mine - its for mine, its in zip(self, less, strict=True)))
+        return Size(*map(int.__sub__, self, less))
 
     def tokens(self, coefficients: Coefficients) -> float:
         """Return the unrounded estimate, images and files included."""
@@ -263,8 +263,10 @@ def size_of(message: Mapping[str, Any]) -> Size:
     >>> size_of({"role": "user", "content": "你好"})
     Size(cjk=2, other=7, images=0, file_tokens=0)
     """
-    chars: Chars = count_chars(marked_text(message))
-    return Size(chars.cjk, chars.other, image_count([message]), file_tokens(message))
+    cjk, other = count_chars(marked_text(message))
+    if isinstance(message.get("content"), str):  # the common case: nothing can be attached
+        return Size(cjk, other)
+    return Size(cjk, other, image_count([message]), file_tokens(message))
 
 
 def size_of_tools(tools: Sequence[Mapping[str, Any]] | None) -> Size:

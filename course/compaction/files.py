@@ -9,10 +9,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
-class InputError(ValueError):
+class InputError(Exception):
     """Input that cannot be used, or a file that cannot be read or written.
 
-    The message is one line for a person: what, where, and what was expected.
+    The message is one line for a person: what, where, and what was expected. It is no ValueError:
+    a reader that catches those (JSON's are) must not swallow a line that was meant for a person.
     """
 
 

@@ -89,7 +89,7 @@ def group_messages(
     """Split a history into groups, in order, each with the kind that says whether it stays.
 
     An assistant message with tool calls and all its results are one group, with whatever
-    stands between them; every other message is a group of its own. A group takes the highest
+    comes between them; every other message is a group of its own. A group takes the highest
     kind among its members; the last ``keep_recent`` groups that are not kept for another
     reason are ``recent``.
 

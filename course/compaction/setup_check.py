@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -142,13 +143,24 @@ def check_packages(requirements: list[str] | None = None) -> Finding:
 
 
 def check_library(root: Path = ROOT, here: Path | None = None) -> Finding:
-    """Say whether library and checks can be imported, from the repository that is open."""
-    for name in ("compaction.tokens", "compaction.session", "compaction.plots", "grader.checks"):
+    """Say whether library and checks can be imported, from the repository that is open.
+
+    The checks are another package's: they are found as the agent finds what reads notebooks.
+    """
+    wanted: list[tuple[str, Callable[[], object]]] = [
+        (name, partial(importlib.import_module, name))
+        for name in ("compaction.tokens", "compaction.session", "compaction.plots")
+    ]
+    readers = metadata.entry_points(group="compaction.functions")
+    wanted += [(reader.module, reader.load) for reader in readers]
+    for name, load in wanted:
         try:
-            importlib.import_module(name)
+            load()
         except Exception as error:
             text = f"{name} cannot be imported: {type(error).__name__}: {error}"
             return Finding(False, text, SET_UP)
+    if not readers:
+        return Finding(False, "the course's checks are not installed", SET_UP)
     opened = _repository_of(here) if here is not None else None
     if opened is not None and opened != root:
         return Finding(

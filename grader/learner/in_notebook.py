@@ -11,6 +11,7 @@ from typing import Any
 from grader.checks import CHECKS, Check, Result, run_check
 from grader.checks.failure import learners_part
 from grader.checks.show import number_of
+from grader.learner.progress import html_table
 
 PASSED, NOT_YET, NOT_RUN = "Passed", "Not yet", "Not run"
 
@@ -40,12 +41,17 @@ def check_in_notebook(check_id: str, function: Callable[..., Any]) -> None:
         raise result.error.with_traceback(learners_part(result.error.__traceback__))
 
 
-def print_score() -> None:
-    """Print passed and failed by name, for the days whose checks have run in this kernel."""
-    print("\n".join(score_lines(_results)))
+def show_score() -> None:
+    """Show passed and failed by name, for the days whose checks have run in this kernel.
+
+    A table in Jupyter, lines elsewhere; both say the same in words.
+    """
+    lines = score_lines(_results)
+    if not _results or not _display(lines, score_table(_results)):
+        print("\n".join(lines))
 
 
-_SCORE_WIDTH = 58  # characters: what a window of 900 pixels shows beside the list of files
+_SCORE_WIDTH = 58  # characters: what a narrow terminal shows
 
 
 def score_lines(results: dict[str, Result]) -> list[str]:
@@ -56,15 +62,32 @@ def score_lines(results: dict[str, Result]) -> list[str]:
     """
     if not results:
         return ["No check has run in this kernel yet: run the notebook from the top."]
+    lines = [_summed_up(results)]
+    for word, chosen in _by_word(results):
+        lines += score_entry(word, chosen)
+    return lines
+
+
+def score_table(results: dict[str, Result]) -> str:
+    """Return the same as an HTML table over the pane's full width."""
+    rows = (
+        (word, f"<code>{chosen.id}</code>", html.escape(chosen.sentence))
+        for word, chosen in _by_word(results)
+    )
+    return html_table(_summed_up(results), ("State", "Check", "What it shows"), rows)
+
+
+def _summed_up(results: dict[str, Result]) -> str:
+    words = [word for word, _ in _by_word(results)]
+    return f"{words.count(PASSED)} of {number_of(words, 'check')} passed"
+
+
+def _by_word(results: dict[str, Result]) -> list[tuple[str, Check]]:
+    """Pair each check of the days at hand with its word: the passed first, the not run last."""
     days = {CHECKS[check_id].day for check_id in results}
     asked = [chosen for chosen in CHECKS.values() if chosen.day in days]
-    passed = [chosen for chosen in asked if chosen.id in results and results[chosen.id].passed]
-    lines = [f"{len(passed)} of {number_of(asked, 'check')} passed"]
-    for word in (PASSED, NOT_YET, NOT_RUN):
-        for chosen in asked:
-            if _word(results.get(chosen.id)) == word:
-                lines += score_entry(word, chosen)
-    return lines
+    paired = [(_word(results.get(chosen.id)), chosen) for chosen in asked]
+    return sorted(paired, key=lambda pair: (PASSED, NOT_YET, NOT_RUN).index(pair[0]))
 
 
 def score_entry(word: str, chosen: Check) -> list[str]:
@@ -90,18 +113,20 @@ def _word(result: Result | None) -> str:
 
 
 def _display_card(chosen: Check, result: Result) -> None:
-    """Show the card where there is something that draws HTML: in a kernel of Jupyter."""
+    word = _word(result)
+    plain = f"{word}: {chosen.id}. {chosen.sentence}"
+    _display([plain], card_html(word, chosen.id, [chosen.sentence]))
+
+
+def _display(lines: list[str], page: str) -> bool:
+    """Show HTML where there is something that draws it, a kernel of Jupyter; return whether."""
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
     if getattr(shell, "kernel", None) is None:
-        return
+        return False
     from IPython.display import display
 
-    word = _word(result)
-    bundle = {
-        "text/plain": f"{word}: {chosen.id}. {chosen.sentence}",
-        "text/html": card_html(word, chosen.id, [chosen.sentence]),
-    }
-    display(bundle, raw=True)
+    display({"text/plain": "\n".join(lines), "text/html": page}, raw=True)
+    return True
 
 
 # JupyterLab breaks a long line of text anywhere, even inside a number. Not in a check's cell.

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,17 +126,11 @@ def as_text(days: Sequence[Day]) -> str:
 def as_table(days: Sequence[Day]) -> str:
     """Return the same as an HTML table with a caption and headings for a screen reader."""
     total, passed = sum(day.total for day in days), sum(day.passed for day in days)
-    rows = "".join(_row(day) for day in days)
-    return (
-        '<table style="width: 100%; text-align: left">'
-        f'<caption style="text-align: left">{passed} of {total} checks pass.</caption>'
-        '<thead><tr><th scope="col">Day</th><th scope="col">State</th>'
-        '<th scope="col">Checks</th><th scope="col">Next check, and where its hints are</th>'
-        f"</tr></thead><tbody>{rows}</tbody></table>"
-    )
+    headings = ("Day", "State", "Checks", "Next check, and where its hints are")
+    return html_table(f"{passed} of {total} checks pass.", headings, map(_cells, days))
 
 
-def _row(day: Day) -> str:
+def _cells(day: Day) -> tuple[str, ...]:
     lesson = f'<a href="lessons/day{day.number}_lesson.ipynb">lesson</a>'
     lab = f'<a href="{day.lab}">lab</a>'
     next_one = "nothing left to do"
@@ -145,11 +139,32 @@ def _row(day: Day) -> str:
             f"<code>{html.escape(day.next_check)}</code>: {html.escape(day.sentence)} "
             f"Hints: under the task in the {lab}."
         )
-    left = 'style="text-align: left; vertical-align: top; white-space: normal"'
+    checks = f"{day.passed} of {day.total}"
+    return f"Day {day.number}: {lesson}, {lab}", day.state, checks, next_one
+
+
+_LEFT = 'style="text-align: left; vertical-align: top; white-space: normal"'
+
+
+def html_table(caption: str, headings: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table over the pane's full width; each row's first cell is its heading.
+
+    Cells are HTML. Captions and headings are what a screen reader announces.
+
+    >>> html_table("1 of 2", ["Day"], [["1"]]).startswith('<table style="width: 100%')
+    True
+    """
+    head = "".join(f'<th scope="col" {_LEFT}>{html.escape(name)}</th>' for name in headings)
+    body = "".join(
+        f'<tr><th scope="row" {_LEFT}>{first}</th>'
+        + "".join(f"<td {_LEFT}>{cell}</td>" for cell in rest)
+        + "</tr>"
+        for first, *rest in rows
+    )
     return (
-        f'<tr><th scope="row" {left}>Day {day.number}: {lesson}, {lab}</th>'
-        f"<td {left}>{day.state}</td><td {left}>{day.passed} of {day.total}</td>"
-        f"<td {left}>{next_one}</td></tr>"
+        '<table style="width: 100%; text-align: left">'
+        f'<caption style="text-align: left">{html.escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )
 
 

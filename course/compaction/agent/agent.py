@@ -21,7 +21,7 @@ from compaction.agent.functions import OwnLines, Parts
 from compaction.agent.listener import THRESHOLD, WINDOW, Listener, Stopped
 from compaction.agent.lock import SessionLock
 from compaction.agent.store import KEY, AnySample, Saved, write_session
-from compaction.agent.tools import INTERRUPTED, SCHEMAS, Toolbox
+from compaction.agent.tools import INTERRUPTED, OUTPUT_CHARACTERS, SCHEMAS, Toolbox
 from compaction.calibration import FeatureMeter, Sample
 from compaction.engine import (
     ContextExceeded,
@@ -119,17 +119,19 @@ class Agent:
         self._lock = lock
         self._running = running  # the call whose command runs, or was interrupted
         self._calling: str | None = None
-        self._target: int | None = None  # of the pass that is being made
         self._before: list[Message] = []  # the history that is being compacted
         self._passes: list[tuple[list[Message], int]] = []  # what was before, how long it was after
         toolbox.before_run = self._command_begins
+        if save_to is not None:  # the engine keeps a long output in a file, and cuts it down
+            toolbox.output_limit = max(toolbox.output_limit, OUTPUT_CHARACTERS)
         self.demo = demo
         self.prices = prices
         self.usage: Usage | None = None
         self.calibration: Calibrated | None = None
         self._window = window
         self._threshold = threshold
-        self._reserve = min(window // 4, MAX_RESERVE) if reserve is None else reserve
+        self._given_reserve = reserve
+        self._has_learned_window = False
         # What is asked of the model only where a person says so, by the name that it takes.
         self._reply_limit = {} if not reserve else {"max_completion_tokens": reserve}
         self._requests = 0
@@ -147,7 +149,7 @@ class Agent:
         lines = OwnLines(
             self._window,
             self._threshold,
-            reserve=self._reserve,
+            reserve=self._reserve_of(self._window),
             parts=self.parts,
             history=lambda: self.engine.history,
         )
@@ -166,6 +168,7 @@ class Agent:
             on_change=self._on_change,
             on_note=self.listener.note,
             results=self.save_to and self.save_to.with_suffix(".results"),
+            result_characters=self.toolbox.limit,
         )
         self._seen = {probe.fact for probe in self._verify(self.engine.probes, history).kept}
 
@@ -222,7 +225,6 @@ class Agent:
 
     def compact(self, target_tokens: int | None = None) -> Pass | None:
         """Make one pass now, down to a size if one is given; None where it could not be tried."""
-        self._target = target_tokens
         try:
             return self.engine.compact_now(target_tokens)
         except KeyboardInterrupt:
@@ -230,12 +232,11 @@ class Agent:
         except Exception as error:
             self.listener.note(f"not compacted: {self.reason(error)}")
         finally:
-            self._target = None
             self.save()
         return None
 
     def undo(self) -> bool:
-        """Take the last compaction back: what it replaced stands there again, what followed stays.
+        """Take the last compaction back: what it replaced comes back, what followed stays.
 
         Returns False where this run of the program has made none.
         """
@@ -317,12 +318,32 @@ class Agent:
         if self._lock is not None:
             self._lock.release()
 
+    def _reserve_of(self, window: int) -> int:
+        """Return what stays free for the reply: as given, where the window has room for it."""
+        given = self._given_reserve
+        if given is None or given >= window:
+            return min(window // 4, MAX_RESERVE)
+        return given
+
+    def _learn_window(self) -> None:
+        """Take over the window that the gateway's list of models tells, before the first turn."""
+        if self._has_learned_window or not self.connection.asks_window:
+            return
+        window, self._has_learned_window = self.connection.window, True
+        if window is None or window == self.window:
+            return
+        self._window = window
+        reserve = self._reserve_of(window)
+        self.engine.lines = replace(self.engine.lines, window=window, reserve=reserve)
+        self.listener.note(f"the gateway tells the model's window: {window:,} tokens")
+
     # A turn.
 
     def _turn(self, text: str | None) -> bool:
         self._requests = 0
         self.turn_failed = False
         try:
+            self._learn_window()
             self._run(text)
             return True
         except Stopped:
@@ -336,7 +357,7 @@ class Agent:
             self.listener.note(
                 f"{error} (/budget shows who uses the window; --window says how large it is)"
             )
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a learner's function may call sys.exit()
             self.turn_failed = True
             self.listener.note(f"{self.reason(error)}; the session is whole, /retry asks again")
         finally:
@@ -430,11 +451,11 @@ class Agent:
         return self._compacting.run(
             messages,
             self.engine.probes,
-            self._target,
+            self.engine.aim,
             must_help=self._decision() == Decision.COMPACT_EMERGENCY,
         )
 
-    def _summarize(self, messages: list[Message]) -> str:
+    def _summarize(self, messages: list[Message], max_tokens: int | None = None) -> str:
         summarize = summarize_with(
             self.connection.client,
             self.connection.model,
@@ -443,7 +464,9 @@ class Agent:
             count=self.parts.counter.count,
         )
         try:
-            return ask_patiently(lambda heard: summarize(messages), self.listener, self.reason)
+            return ask_patiently(
+                lambda heard: summarize(messages, max_tokens), self.listener, self.reason
+            )
         except SummaryError:
             raise
         except Exception as error:

@@ -88,7 +88,7 @@ def retry_wait_s(error: BaseException, attempt: int) -> float | None:
 
     A gateway that is busy says how long, in seconds or as a date; failures of the gateway (5xx),
     of the connection and of the time limit are waited out for half a second, then twice as long
-    each time. A reply that is none is asked for once more. ``attempt`` counts from 1.
+    each time. So are replies that broke off, or were none. ``attempt`` counts from 1.
 
     >>> retry_wait_s(ValueError("no number"), 1) is None
     True
@@ -97,7 +97,7 @@ def retry_wait_s(error: BaseException, attempt: int) -> float | None:
         return None
     growing_s = _FIRST_WAIT_S * 2 ** (attempt - 1)
     if isinstance(error, ReplyError):
-        return growing_s if attempt == 1 or "ended before" in str(error) else None
+        return growing_s if error.may_pass else None
     openai: Any = sys.modules.get("openai")  # only when it is loaded can the error be its own
     if openai is None or not isinstance(error, openai.APIError):
         return None

@@ -10,7 +10,7 @@ from compaction.agent.checklist import without_old_checklists
 from compaction.agent.functions import Parts
 from compaction.compactor import compact_history, mask_secrets
 from compaction.compactor.masking import HIDDEN, Mask, masked
-from compaction.engine import Pass
+from compaction.engine import Aim, Pass
 from compaction.messages import Message
 from compaction.probes import Probe
 from compaction.summary import Compaction, Summarizer, extract
@@ -41,10 +41,10 @@ class Compacting:
         self,
         messages: list[Message],
         probes: Sequence[Probe],
-        target_tokens: int | None = None,
+        aim: Aim,
         must_help: bool = False,
     ) -> Compaction:
-        """Compact with summaries by the model.
+        """Compact with summaries by the model, for what the pass is for.
 
         Where the pass ``must_help``, since the alternative is a refused request, do what can be
         done without the model: copy sentences, then keep fewer groups.
@@ -52,15 +52,29 @@ class Compacting:
         self._hidden.clear()
         # An open item of an old checklist must not come back as unfinished work.
         shorter = without_old_checklists(messages)
-        done = self._once(shorter, self.summarize, 3, probes, target_tokens)
+        done = self._nearest(shorter, self.summarize, 3, probes, aim)
         if done.abandoned is not None and must_help:
             for keep_recent in (3, 1):
-                copied = self._once(shorter, extract, keep_recent, probes, target_tokens)
+                copied = self._nearest(shorter, extract, keep_recent, probes, aim)
                 if copied.abandoned is None:
                     self.note(f"{done.abandoned}; sentences were copied from the history")
                     done = copied
                     break
         self._values = [value for stretch in done.stretches for value in stretch.kept]
+        return done
+
+    def _nearest(
+        self,
+        messages: list[Message],
+        summarize: Summarizer,
+        keep_recent: int,
+        probes: Sequence[Probe],
+        aim: Aim,
+    ) -> Compaction:
+        """Compact to the target, or as far as it goes where the target is only wished for."""
+        done = self._once(messages, summarize, keep_recent, probes, aim)
+        if aim.is_out_of_reach(done) and not aim.must_reach:
+            return self._once(messages, summarize, keep_recent, probes, aim.without_target)
         return done
 
     def _once(
@@ -69,14 +83,15 @@ class Compacting:
         summarize: Summarizer,
         keep_recent: int,
         probes: Sequence[Probe],
-        target_tokens: int | None,
+        aim: Aim,
     ) -> Compaction:
         parts, mask = self.parts, self._mask if self.masks else None
         if parts.compact is None:
             return compact_history(
                 messages,
                 summarize,
-                target_tokens=target_tokens,
+                target_tokens=aim.target_tokens,
+                min_gain=aim.min_gain,
                 mask=mask,
                 keep_recent=keep_recent,
                 group=parts.group_messages,

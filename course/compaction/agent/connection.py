@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -36,8 +36,9 @@ _CONNECT_S = 10.0  # a server that is there takes the call at once
 class Connection:
     """A client for a model, made in the background.
 
-    ``open_client()`` returns the client; ``close`` ends what it brought up. The key stays inside
-    the client: nothing here prints or keeps it.
+    ``open_client()`` returns the client; ``close`` ends what it brought up. With ``asks_window``
+    the gateway's list of models is read for the model's context window. The key stays inside the
+    client: nothing here prints or keeps it.
     """
 
     def __init__(
@@ -49,7 +50,9 @@ class Connection:
         base_url: str | None = None,
         secrets: tuple[str, ...] = (),
         on_close: Callable[[], object] | None = None,
+        asks_window: bool = False,
     ) -> None:
+        self.asks_window = asks_window
         self.model = model
         self.offline = offline
         self.base_url = base_url
@@ -58,6 +61,7 @@ class Connection:
         self._on_close = on_close
         self._thread: threading.Thread | None = None
         self._client: Any = None
+        self._window: int | None = None
         self._error: BaseException | None = None
 
     def start(self) -> None:
@@ -76,6 +80,14 @@ class Connection:
             raise self._error
         return self._client
 
+    @property
+    def window(self) -> int | None:
+        """The model's window (tokens) as the gateway's list of models tells it; waits for it."""
+        self.start()
+        assert self._thread is not None
+        self._thread.join()
+        return self._window
+
     def close(self) -> None:
         """Close the client and, offline, stop the gateway; safe to call twice."""
         if self._thread is not None:
@@ -89,6 +101,8 @@ class Connection:
     def _load(self) -> None:
         try:
             self._client = self._open_client()
+            if self.asks_window:
+                self._window = window_of(self._client, self.model)
         except BaseException as error:  # whoever asks for the client is told
             self._error = error
 
@@ -98,6 +112,7 @@ def connect(
     base_url: str | None = None,
     api_key: str | None = None,
     timeout_s: float = TIMEOUT_S,
+    asks_window: bool = False,
 ) -> Connection:
     """Return a connection to a real gateway; without a URL it is the one of ``openai`` itself.
 
@@ -125,7 +140,7 @@ def connect(
     given = (api_key, _password(base_url))
     secrets = tuple(secret for secret in given if secret and len(secret) >= _SHORTEST_KEY)
     shown = without_secrets(base_url) if base_url else None
-    return Connection(model, open_client, base_url=shown, secrets=secrets)
+    return Connection(model, open_client, base_url=shown, secrets=secrets, asks_window=asks_window)
 
 
 def connect_offline(reply: Reply, *, chunk_delay_s: float = 0.0) -> Connection:
@@ -183,6 +198,49 @@ def without_secrets(base_url: str) -> str:
 
 def _password(base_url: str | None) -> str | None:
     return urlsplit(base_url).password if base_url else None
+
+
+# --- the model's window ---------------------------------------------------------------------
+
+_WINDOW_FIELDS = (
+    *("max_model_len", "context_length", "context_window", "loaded_context_length"),
+    *("max_context_length", "n_ctx", "input_token_limit", "inputTokenLimit"),
+)
+"""Where lists of models tell the window: vLLM and SGLang, OpenRouter and Together, Groq, LM Studio
+(as loaded, then at most), Mistral, llama.cpp (in ``meta``), Gemini."""
+
+_MODELS_TIMEOUT_S = 5.0
+_PLAUSIBLE_WINDOW = range(512, 10**9)
+
+
+def window_of(client: Any, model: str) -> int | None:
+    """Return the window of a model in tokens, where the gateway's list of models tells it.
+
+    Most lists tell none, and some gateways have no list: nothing that goes wrong here matters.
+    """
+    try:
+        listed = client.with_options(timeout=_MODELS_TIMEOUT_S).models.list().data
+        entries = [entry.model_dump() for entry in listed]
+    except Exception:
+        return None
+    return next((named_window(e) for e in entries if e.get("id") == model), None)
+
+
+def named_window(entry: Mapping[str, Any]) -> int | None:
+    """Return the window that an entry of a list of models tells.
+
+    >>> named_window({"id": "m", "max_model_len": 32768})
+    32768
+    >>> named_window({"id": "m", "meta": {"n_ctx": 4096, "n_ctx_train": 131072}})
+    4096
+    """
+    inner = [value for value in entry.values() if isinstance(value, Mapping)]
+    for fields in (entry, *inner):
+        for name in _WINDOW_FIELDS:
+            window = fields.get(name)
+            if type(window) is int and window in _PLAUSIBLE_WINDOW:
+                return window
+    return None
 
 
 # --- another model --------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from compaction.agent.trying_out import try_out
 from compaction.budget import Counter, Row, budget_table
 from compaction.calibration import FeatureMeter, Fit, Sample, fit
 from compaction.engine import Decision, Lines, Room, make_room, next_step
@@ -141,21 +142,25 @@ def own_functions(folder: str) -> tuple[dict[str, Callable[..., Any]], list[str]
     """Return a learner's functions that an agent runs on, and lines about what is missing.
 
     What reads notebooks is another package's, found by its entry point (group
-    :data:`READERS`); it executes them. Raises HistoryError when there is none or no notebook.
+    :data:`READERS`); it executes them, first in a process apart. Raises HistoryError when there
+    is none or no notebook, and for code that loops or ends its process.
     """
     from importlib.metadata import entry_points
 
     reader = next(iter(entry_points(group=READERS)), None)
     if reader is None:
         raise HistoryError("--functions needs the course's grader: pip install -e . in its folder")
+    read = reader.load()
+    faults = try_out(read, folder, USED)
     try:
-        own = reader.load()(folder)
+        own = read(folder)
     except InputError as error:
         raise HistoryError(str(error)) from error
-    used = {name: own.functions[name] for name in USED if name in own.functions}
+    used = {n: own.functions[n] for n in USED if n in own.functions and n not in faults}
     lines = [f"yours: {', '.join(used) or 'none'}"]
+    missing = {**own.missing, **faults}
     lines += [
-        f"from the library: {name} ({own.missing.get(name, 'not found')})"
+        f"from the library: {name} ({missing.get(name, 'not found')})"
         for name in USED
         if name not in used
     ]

@@ -230,7 +230,9 @@ def _way_to_a_model(
     folder = Path(options.folder or (saved.folder if saved else "."))
     if not folder.is_dir():
         raise HistoryError(f"{folder}: there is no such folder; --folder names another one")
-    return connect(model, base_url, key, options.timeout), folder, False
+    # A window that a person gives, or that the session knows, is not asked for.
+    asks_window = options.window is None and saved is None
+    return connect(model, base_url, key, options.timeout, asks_window), folder, False
 
 
 def _demonstration(named: str | None, saved: Saved | None) -> tuple[Connection, Path, bool]:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from compaction.agent.agent import Agent
+from compaction.agent.wrapping import shortened
 from compaction.calibration import FeatureMeter, size_of
 from compaction.console import budget_text
 from compaction.engine import Decision
@@ -131,7 +132,7 @@ def history(agent: Agent, argument: str = "") -> str:
 def _beginning(message: Message, width: int = 38) -> str:
     text = " ".join(text_of(message).split())
     text = "".join(c if c.isprintable() else "?" for c in text)
-    return text if len(text) <= width else text[: width - 3] + "..."
+    return shortened(text, width)
 
 
 # --- compaction and its proof ---------------------------------------------------------------

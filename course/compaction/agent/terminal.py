@@ -8,20 +8,17 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compaction.agent.agent import Agent
 from compaction.agent.checklist import TODO, render_checklist
 from compaction.agent.listener import Listener, Stopped
+from compaction.agent.prompt import PROMPT, typed
 from compaction.agent.shell import plain_text
-from compaction.agent.slash_commands import COMMANDS, CommandError, run_command
+from compaction.agent.slash_commands import CommandError, run_command
+from compaction.agent.wrapping import Wrap, shortened, wrapped
 from compaction.messages import Call
 
-if TYPE_CHECKING:
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.key_binding import KeyBindings
-
-PROMPT = "> "
 SHOWN_LINES = 8
 """How many lines of a tool's result are shown; the model gets all of them."""
 
@@ -60,7 +57,7 @@ class Screen(Listener):
         self._ask = ask
         self._flushes = flush
         self._always: set[str] = set()
-        self._wrap = _Wrap(self.width, self._write)
+        self._wrap = Wrap(self.width, self._write)
 
     @property
     def _out(self) -> Any:
@@ -86,7 +83,7 @@ class Screen(Listener):
     def end_text(self) -> None:
         """End the line of a reply."""
         self._wrap.end()
-        self._wrap = _Wrap(self.width, self._write)
+        self._wrap = Wrap(self.width, self._write)
 
     def call(self, call: Call) -> None:
         """Show a tool call in one line; a command exactly, every line of it."""
@@ -148,7 +145,7 @@ class Screen(Listener):
     def show(self, text: str) -> None:
         """Show text; lines that are too long are broken between words."""
         for line in visible(text).splitlines():
-            for part in _wrapped(line, self.width):
+            for part in wrapped(line, self.width):
                 self._line(part)
 
     def _line(self, line: str) -> None:
@@ -225,7 +222,7 @@ def _call_line(call: Call, width: int) -> str:
     if arguments.get("start"):
         what += f" from line {arguments['start']}"
     line = " ".join(visible(f"{call.name} {what}").split())
-    return line if len(line) <= width else line[: width - 3] + "..."
+    return shortened(line, width)
 
 
 def _result_lines(call: Call, result: str, width: int) -> list[str]:
@@ -243,67 +240,7 @@ def _result_lines(call: Call, result: str, width: int) -> list[str]:
         left_out = f"... {len(lines) - SHOWN_LINES} more lines"
         tail, head = [left_out, *lines[-SHOWN_LINES:]], [*lines[:SHOWN_LINES], left_out]
         lines = tail if from_end else head
-    return [line if len(line) <= width else line[: width - 3] + "..." for line in lines]
-
-
-class _Wrap:
-    """Writes pieces of text as they come and breaks lines between words."""
-
-    def __init__(self, width: int, write: Callable[[str], None]) -> None:
-        self._width = width
-        self._write = write
-        self._column = 0
-        self._word = ""
-        self._blanks = ""
-
-    def add(self, piece: str) -> None:
-        for character in piece.expandtabs(4):
-            if character == "\n":
-                self._flush()
-                self._write("\n")
-                self._column, self._blanks = 0, ""
-            elif character == " ":
-                self._flush()
-                self._blanks += character
-            else:
-                self._word += character
-                if len(self._word) >= self._width:
-                    self._flush()
-
-    def end(self) -> None:
-        self._flush()
-        if self._column:
-            self._write("\n")
-
-    def _flush(self) -> None:
-        if not self._word:
-            return
-        width = _columns(self._word)
-        if self._column and self._column + len(self._blanks) + width > self._width:
-            self._write("\n")
-            self._column, self._blanks = 0, ""
-        self._write(self._blanks + self._word)
-        self._column += len(self._blanks) + width
-        self._word = self._blanks = ""
-
-
-def _columns(text: str) -> int:
-    """Return how many columns a text takes: a CJK character takes two."""
-    from compaction.tokens import count_chars
-
-    chars = count_chars(text)
-    return 2 * chars.cjk + chars.other
-
-
-def _wrapped(line: str, width: int) -> list[str]:
-    if len(line) <= width:
-        return [line]
-    import textwrap
-
-    indent = " " * (len(line) - len(line.lstrip(" *")))
-    return textwrap.wrap(
-        line, width, subsequent_indent=indent, break_on_hyphens=False, drop_whitespace=True
-    )
+    return [shortened(line, width) for line in lines]
 
 
 # --- the session in a terminal --------------------------------------------------------------
@@ -321,7 +258,8 @@ def work(agent: Agent, screen: Screen) -> int:
         if is_terminal:
             enter = "Press Enter to send the message shown in grey; " if agent.demo else ""
             screen.show(f"{enter}/help lists the commands.")
-        for text in _typed(agent, screen) if is_terminal else _piped(agent):
+        lines = typed(agent, lambda: screen.show("\n")) if is_terminal else _piped(agent)
+        for text in lines:
             try:
                 _answer(agent, screen, text)
             except EOFError:
@@ -360,109 +298,6 @@ def _piped(agent: Agent) -> Iterator[str]:
         if text:
             print(f"{PROMPT}{text}", flush=True)
             yield text
-
-
-def _typed(agent: Agent, screen: Screen) -> Iterator[str]:
-    session = _prompt_session(agent)
-    while True:
-        suggested = _suggestion(agent)
-        screen.show("\n")
-        try:
-            text = session.prompt(
-                placeholder=suggested or "", key_bindings=_enter_takes(suggested)
-            ).strip()
-        except Stopped:
-            raise
-        except KeyboardInterrupt:
-            continue
-        except EOFError:
-            return
-        if text:
-            yield text
-
-
-def _enter_takes(suggested: str | None) -> KeyBindings:
-    """Let Enter on an empty line type the suggestion and send it."""
-    from prompt_toolkit.filters import Condition
-    from prompt_toolkit.key_binding import KeyBindings
-    from prompt_toolkit.key_binding.key_processor import KeyPressEvent
-
-    bindings = KeyBindings()
-    if suggested:
-
-        def is_empty() -> bool:
-            from prompt_toolkit.application import get_app
-
-            return not get_app().current_buffer.text
-
-        @bindings.add("enter", filter=Condition(is_empty))
-        def _(event: KeyPressEvent) -> None:
-            event.current_buffer.insert_text(suggested)
-            event.current_buffer.validate_and_handle()
-
-    return bindings
-
-
-def _suggestion(agent: Agent) -> str | None:
-    if not agent.demo:
-        return None
-    from compaction.agent import demo
-
-    return demo.suggestion(agent.history)
-
-
-def _prompt_session(agent: Agent) -> PromptSession[str]:
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import Completer, Completion, PathCompleter
-    from prompt_toolkit.document import Document
-    from prompt_toolkit.history import FileHistory
-
-    from compaction.agent.store import KEY, typed_lines_file
-
-    paths = PathCompleter(expanduser=True)
-
-    class Commands(Completer):
-        def get_completions(self, document: Document, event: Any) -> Iterator[Completion]:
-            text = document.text_before_cursor
-            name, blank, argument = text.partition(" ")
-            if not text.startswith("/"):
-                return
-            if not blank:
-                for known, command in COMMANDS.items():
-                    if known.startswith(text):
-                        yield Completion(known, -len(text), display_meta=command.about)
-            elif name in ("/save", "/load"):
-                yield from paths.get_completions(Document(argument, len(argument)), event)
-
-    class TypedLines(FileHistory):
-        def store_string(self, string: str) -> None:
-            for secret in agent.connection.secrets:
-                string = string.replace(secret, KEY)
-            super().store_string(string)
-
-    session: PromptSession[str] = PromptSession(
-        PROMPT,
-        completer=Commands(),
-        history=TypedLines(str(typed_lines_file())),
-        bottom_toolbar=lambda: _toolbar(agent),
-        reserve_space_for_menu=6,
-    )
-
-    def start_after_the_prompt_is_drawn(_: object) -> None:
-        session.app.after_render -= start_after_the_prompt_is_drawn
-        agent.connection.start()
-
-    session.app.after_render += start_after_the_prompt_is_drawn
-    return session
-
-
-def _toolbar(agent: Agent) -> str:
-    used = agent.engine.estimate()
-    model = "offline" if agent.demo else agent.connection.model
-    return (
-        f" {model} | {used:,} of {agent.window:,} tokens ({100 * used / agent.window:.0f} %), "
-        f"compacts above {100 * agent.threshold:.0f} % | /help"
-    )
 
 
 def banner(agent: Agent) -> str:

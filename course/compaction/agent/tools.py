@@ -26,6 +26,9 @@ TIME_LIMIT_S = 60.0
 RESULT_CHARACTERS = 12_000
 """Longest result of a tool; about 3,000 tokens of English text or code."""
 
+OUTPUT_CHARACTERS = 8_000_000
+"""Longest output of a command that is kept, where somebody keeps what is too long for a result."""
+
 MAX_FILE_BYTES = 2_000_000
 """A larger file is no text that an agent edits."""
 
@@ -88,9 +91,9 @@ class Toolbox:
     """The tools of one project folder; ``call`` is what the engine calls.
 
     ``allow(command)`` is asked before every command and must return True for it to run.
-    ``before_run()`` is then called, if it is set. ``limit`` is the longest result in characters.
-    The texts in ``secrets`` (keys) never get into a result. Raises NotADirectoryError when the
-    folder is none.
+    ``before_run()`` is then called, if it is set. ``limit`` is the longest result in characters;
+    ``output_limit``, the same at first, is that of a command's output. The texts in ``secrets``
+    (keys) never get into a result. Raises NotADirectoryError when the folder is none.
 
     >>> import tempfile
     >>> toolbox = Toolbox(tempfile.gettempdir(), allow=lambda command: False)
@@ -114,7 +117,7 @@ class Toolbox:
             raise NotADirectoryError(20, "it is no folder", str(folder))
         self.allow = allow
         self.time_limit_s = time_limit_s
-        self.limit = limit
+        self.limit = self.output_limit = limit
         self.secrets = [secret for secret in secrets if secret]
         self.before_run: Callable[[], object] | None = None
         self._allowed = False
@@ -222,7 +225,8 @@ class Toolbox:
             return REFUSED
         if self.before_run is not None:
             self.before_run()
-        return run_shell(command, self.folder, self._environment(), self.time_limit_s, self.limit)
+        environment, limit = self._environment(), self.output_limit
+        return run_shell(command, self.folder, environment, self.time_limit_s, limit)
 
     def _environment(self) -> dict[str, str]:
         """Return the environment of a command: without keys, without colours."""

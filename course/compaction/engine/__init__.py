@@ -8,7 +8,7 @@ answers from thoughts, :mod:`provenance` which fields a model may see, :mod:`ove
 """
 
 from compaction.engine.costs import BreakEven, Prices, break_even
-from compaction.engine.decide import Decision, Lines, Room, make_room, next_step
+from compaction.engine.decide import Aim, Decision, Lines, Room, make_room, next_step
 from compaction.engine.driver import Compactor, Engine
 from compaction.engine.events import ContextExceeded, Event, Pass, trace
 from compaction.engine.overflow import Overflow, read_overflow
@@ -23,6 +23,7 @@ from compaction.engine.tool_calls import (
 
 __all__ = [
     "NO_RESULT",
+    "Aim",
     "BreakEven",
     "CallModel",
     "CallTool",

@@ -114,6 +114,33 @@ def check_whole(name: str, value: object, least: int) -> int:
     return value
 
 
+# --- what a pass is for -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a pass is for: a size of the messages (tokens), and the share that it has to save.
+
+    A target that the pass ``must_reach`` is a person's; any other is what the engine wishes for.
+
+    >>> Aim(target_tokens=2000, min_gain=0.1).without_target
+    Aim(target_tokens=None, min_gain=0.1, must_reach=False)
+    """
+
+    target_tokens: int | None = None
+    min_gain: float = 0.0
+    must_reach: bool = False
+
+    @property
+    def without_target(self) -> Aim:
+        """The same without a size."""
+        return Aim(min_gain=self.min_gain)
+
+    def is_out_of_reach(self, attempt: Compaction) -> bool:
+        """Return True if ``compact_history`` gave up because of the target."""
+        return self.target_tokens is not None and "cannot be reached" in (attempt.abandoned or "")
+
+
 # --- making room: passes, counted by the counter that asked for them ------------------------
 
 

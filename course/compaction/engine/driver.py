@@ -13,7 +13,7 @@ from compaction.budget import Counter, Row, budget_table
 from compaction.calibration import meter
 from compaction.compactor import compact_history
 from compaction.engine.costs import BreakEven, Prices, break_even
-from compaction.engine.decide import Decision, Lines, Room, check_whole, make_room
+from compaction.engine.decide import Aim, Decision, Lines, Room, check_whole, make_room
 from compaction.engine.events import ContextExceeded, Event, Pass, number_of
 from compaction.engine.overflow import Overflow, read_overflow
 from compaction.engine.replies import CallModel, Reply, ReplyError, Tools, read_reply
@@ -31,13 +31,16 @@ from compaction.engine.tool_calls import (
     pending_calls,
     with_sound_calls,
 )
-from compaction.messages import Call, Message, problems
+from compaction.messages import Call, Message, content_of, problems
 from compaction.observing import prompt_tokens
 from compaction.probes import Probe, ProbeReport, fold, pinned_probes, verify
 from compaction.summary import Compaction, Summarizer, extract
 
 Compactor = Callable[[list[Message]], Compaction | list[Message]]
 """Makes a history shorter; returns a Compaction, or the new messages alone."""
+
+RESULT_LEEWAY = 500
+"""Characters by which a result may be too long: what a tool says about its result comes on top."""
 
 MIN_GAIN = 0.10
 """The share of a request that a routine pass must save. Every pass costs a summary request and
@@ -82,7 +85,8 @@ class Engine:
     ``at_most`` decides by that; whether a pass helped is judged by its ``count``.
 
     ``results`` is a folder for results that are larger than what is free: the whole result goes
-    into a file there, and the history gets its head, its tail and how to read the rest.
+    into a file there, and the history gets its head, its tail and how to read the rest. So does
+    one of more than ``result_characters``, however much is free.
 
     ``on_event(event)`` is told every measurement. ``on_note(line)`` is told what a person wants to
     know beyond that. ``on_change(history)`` is called after every change of the history, message
@@ -90,7 +94,7 @@ class Engine:
 
     A gateway that refuses a request as too long is believed: its window replaces the one of
     ``lines``, the history is compacted to it, and the request goes out once more. While a
-    compactor works, ``target_tokens`` and ``min_gain`` say what the pass is for.
+    compactor works, ``aim`` says what the pass is for.
 
     An exception, Ctrl-C included, leaves the history valid and whole. Calls that were not
     answered stay unfinished; ``run()`` without input goes on where the turn stopped.
@@ -124,6 +128,7 @@ class Engine:
         on_change: Callable[[list[Message]], object] | None = None,
         on_note: Callable[[str], object] | None = None,
         results: str | Path | None = None,
+        result_characters: int | None = None,
     ) -> None:
         if overhead is not None:
             check_whole("overhead", overhead, least=0)
@@ -138,9 +143,9 @@ class Engine:
         self.on_change = on_change
         self.on_note = on_note
         self.events: list[Event] = []
-        self.min_gain = 0.0  # what the pass under way has to save, and to come down to
-        self.target_tokens: int | None = None
+        self.aim = Aim()  # of the pass under way
         self._results = ResultFolder(Path(results)) if results is not None else None
+        self._result_characters = result_characters
         self._broken: dict[str, str] = {}
         self._noted: set[str] = set()
         self._compact = compact or self._compact_by_summary
@@ -278,12 +283,13 @@ class Engine:
     def compact_now(self, target_tokens: int | None = None) -> Pass:
         """Make one pass whatever the lines say; a pass that saves nothing changes nothing.
 
-        With ``target_tokens`` the history is to come down to that many tokens of messages.
+        With ``target_tokens`` the messages come down to that many tokens, or nothing changes.
         """
         self._look_for_open_calls()
         estimate = self._count(self._history)
         before = self._plain_count(self._history)
-        tried = self._try(self._history, before, target_tokens=target_tokens)
+        aim = Aim(target_tokens, must_reach=target_tokens is not None)
+        tried = self._try(self._history, before, aim)
         passed = tried.failed or self._adopt(tried)
         self._last_estimate, estimate = estimate, self._count(self._history)
         self._tell("manual pass", estimate, self.lines.decide(estimate), passed.line, passed=passed)
@@ -417,13 +423,11 @@ class Engine:
             # Summaries at their own size gain less and less. Where that was not enough the last
             # time, or nothing may fail now, they have to share what a target leaves them.
             shared = not routine or self._try_again_at > 0
-            tried = self._try(
-                messages,
-                before,
-                extras,
-                min_gain=MIN_GAIN if routine else 0.0,
+            aim = Aim(
                 target_tokens=self._target_of(messages, last) if shared else None,
+                min_gain=MIN_GAIN if routine else 0.0,
             )
+            tried = self._try(messages, before, aim, extras)
             return tried.attempt
 
         def decide(estimate: int) -> Decision:
@@ -475,25 +479,28 @@ class Engine:
         self,
         messages: list[Message],
         before: int,
+        aim: Aim,
         extras: Sequence[Message] = (),
-        *,
-        min_gain: float = 0.0,
-        target_tokens: int | None = None,
     ) -> _Tried:
         """Let a pass be made, and judge it: a pass that does not help leaves all as it is."""
-        self.min_gain, self.target_tokens = min_gain, target_tokens
+        self.aim = aim
         try:
             attempt = self._attempt(messages)
         finally:
-            self.min_gain, self.target_tokens = 0.0, None
+            self.aim = Aim()
         after = before
         if attempt.abandoned is None:
             after = self._plain_count(attempt.messages, extras)
             gain = (before - after) / before if before else 0.0
             if gain <= 0:
                 failed = self._failed(None, before, after)
-            elif gain < min_gain:
-                reason = f"it would save {100 * gain:.1f} %, less than {100 * min_gain:.0f} %"
+            elif gain < aim.min_gain:
+                reason = f"it would save {100 * gain:.1f} %, less than {100 * aim.min_gain:.0f} %"
+                failed = self._failed(reason, before, after)
+            elif aim.must_reach and (reached := self.counter.count(attempt.messages)) > (
+                aim.target_tokens or 0
+            ):
+                reason = f"{aim.target_tokens:,} tokens cannot be reached: {reached:,} would remain"
                 failed = self._failed(reason, before, after)
             else:
                 return _Tried(attempt, before, after)
@@ -519,7 +526,7 @@ class Engine:
         while (estimate := self._count(self._history, extras)) > target:
             before = self._plain_count(self._history, extras)
             goal = self._target_of(self._history, estimate, target)
-            tried = self._try(self._history, before, extras, target_tokens=goal)
+            tried = self._try(self._history, before, Aim(goal), extras)
             passed = tried.failed or self._adopt(tried)
             after = self._count(self._history, extras)
             self._tell("pass", after, self.lines.decide(after), passed.line, passed=passed)
@@ -599,20 +606,20 @@ class Engine:
         )
 
     def _compact_by_summary(self, messages: list[Message]) -> Compaction:
-        def compact(target_tokens: int | None) -> Compaction:
+        def compact(aim: Aim) -> Compaction:
             return compact_history(
                 messages,
                 self.summarize,
-                target_tokens=target_tokens,
-                min_gain=self.min_gain,
+                target_tokens=aim.target_tokens,
+                min_gain=aim.min_gain,
                 keep_recent=self.keep_recent,
                 meter=self.counter,
                 probes=self.probes,
             )
 
-        done = compact(self.target_tokens)
-        if self.target_tokens and "cannot be reached" in (done.abandoned or ""):
-            return compact(None)  # what can be had is better than nothing
+        done = compact(self.aim)
+        if self.aim.is_out_of_reach(done) and not self.aim.must_reach:
+            return compact(self.aim.without_target)  # what can be had is better than nothing
         return done
 
     # Asking the model.
@@ -698,7 +705,11 @@ class Engine:
         line = self.lines.line_of(Decision.COMPACT_EMERGENCY)
         # The calls that wait for their turn need some room as well.
         free = line - self._count(self._history) - (waiting + 1) * SMALLEST_EXCERPT_TOKENS
-        return message if tokens <= free else self._cut_down(message, name, int(free) // 2)
+        room = int(free) // 2 if tokens > free else tokens
+        length, most = len(content_of(message)), self._result_characters
+        if most is not None and length > most + RESULT_LEEWAY:
+            room = min(room, tokens * most // length)
+        return message if room == tokens else self._cut_down(message, name, room)
 
     def _tokens_of(self, message: Message) -> int:
         return self.counter.count([message])
@@ -713,7 +724,7 @@ class Engine:
         except OSError as error:
             self._note(f"a result of {tokens:,} tokens could not be kept: {error.strerror}")
             path = Path("(it could not be kept)")
-        self._note(f"a result of {tokens:,} tokens is too large for the window; all of it: {path}")
+        self._note(f"a result of {tokens:,} tokens is cut down; all of it: {path}")
         return {**message, "content": excerpt(text, path, min(1.0, room / tokens))}
 
     def _shorten(self, estimate: int, extras: Sequence[Message]) -> bool:
@@ -726,6 +737,8 @@ class Engine:
         position, tokens = found
         shorter = list(self._history)
         shorter[position] = self._cut_down(shorter[position], "result", tokens // 8)
+        if self._tokens_of(shorter[position]) >= tokens:
+            return False
         self._history = shorter
         self._changed()
         return True

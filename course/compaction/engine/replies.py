@@ -181,10 +181,11 @@ def _unbroken(stream: Any) -> Iterator[Any]:
     except ValueError as error:  # half an event: the JSON in it does not end
         raise ReplyError("the stream broke off within an event", may_pass=True) from error
     except Exception as error:
-        httpx: Any = sys.modules.get("httpx")
-        if httpx is None or not isinstance(error, httpx.TransportError):
+        # The client is built on httpx2, earlier ones on httpx; only a loaded one can have raised.
+        loaded = [sys.modules[name] for name in ("httpx2", "httpx") if name in sys.modules]
+        if not any(isinstance(error, httpx.TransportError) for httpx in loaded):
             raise
-        timed_out = isinstance(error, httpx.TimeoutException)
+        timed_out = any(isinstance(error, httpx.TimeoutException) for httpx in loaded)
         what = "the gateway fell silent" if timed_out else "the connection broke off"
         raise ReplyError(f"{what} in the middle of the reply", may_pass=True) from error
 
@@ -221,7 +222,7 @@ def read_reply(value: object, fresh_id: str = "call") -> Reply:
     Thoughts between ``<think>`` tags are no part of the answer and are cut out. A call without an
     id of its own gets one that begins with ``fresh_id``, so that it can be answered; arguments
     that are not a JSON object become ``{}``, and ``broken`` says so. Raises ReplyError for
-    anything that is no assistant message.
+    anything that is not an assistant message.
 
     >>> read_reply("Hello.").message
     {'role': 'assistant', 'content': 'Hello.'}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
-from compaction.messages import Message, content_of
+from compaction.messages import Message
 
 SMALLEST_EXCERPT_TOKENS = 150
 """An excerpt of less than about this many tokens says too little to be worth it."""
@@ -67,7 +67,9 @@ def excerpt(text: str, path: Path, share: float) -> str:
         above = max(1, head.count("\n"))
         below = max(1, tail.rstrip("\n").count("\n"))
         first, last = above + 1, len(lines) - below
-        if first <= last:
+        shown = sum(len(line) + 1 for line in [*lines[:above], *lines[last:]])
+        # A line far longer than the others would be most of the text again.
+        if first <= last and shown <= characters + 2 * _LONG_LINE:
             where = f"lines {first} to {last} of {len(lines)}"
             how = f"sed -n '{first},{last}p' {quoted}"
             between = f"{_LEFT_OUT}{where}; all of it: {how}]"
@@ -77,11 +79,6 @@ def excerpt(text: str, path: Path, share: float) -> str:
     return f"{head}\n{_LEFT_OUT}{where}; the first of them: {how}]\n{tail}"
 
 
-def is_excerpt(message: Message) -> bool:
-    """Say whether a result was cut down to head and tail before."""
-    return message.get("role") == "tool" and f"\n{_LEFT_OUT}" in content_of(message)
-
-
 def largest_result(
     messages: Sequence[Message], tokens_of: Callable[[Message], int]
 ) -> tuple[int, int] | None:
@@ -89,9 +86,7 @@ def largest_result(
     sizes = [
         (tokens_of(message), position)
         for position, message in enumerate(messages)
-        if message.get("role") == "tool"
-        and isinstance(message.get("content"), str)
-        and not is_excerpt(message)
+        if message.get("role") == "tool" and isinstance(message.get("content"), str)
     ]
     tokens, position = max(sizes, default=(0, 0))
     return (position, tokens) if tokens > 2 * SMALLEST_EXCERPT_TOKENS else None

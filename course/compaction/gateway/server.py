@@ -55,7 +55,7 @@ _STOP_TIMEOUT_S = 5.0
 class SeenRequest:
     """A request as the gateway saw it, and how it answered.
 
-    ``body`` is None when it was no JSON object; ``usage`` is what the reply carried, if any;
+    ``body`` is None when it was not a JSON object; ``usage`` is what the reply carried, if any;
     ``faults`` names the faults that it met. Headers, and so keys, are never kept.
     """
 
@@ -99,7 +99,7 @@ class Gateway:
     the words of ``too_long``: "openai", "vllm", "anthropic" and so on.
 
     Any API key and model is accepted; limits and sampling parameters are checked, and change
-    nothing. ``start`` raises OSError when the port is taken; a reply that is none raises
+    nothing. ``start`` raises OSError when the port is taken; a reply that is not valid raises
     ScriptError here.
 
     >>> with Gateway(script=["Hello."]) as gateway:
@@ -485,7 +485,7 @@ def serve(
     """Run a gateway until Ctrl-C, print its base URL first, and return the exit code 0.
 
     ``options`` are those of Gateway. Raises OSError when the port is taken, ScriptError and
-    ValueError for a script or a fault that is none.
+    ValueError for a script or a fault that is not valid.
     """
     out = sys.stdout if out is None else out
     with Gateway(script, port=port, faults=faults, **options) as gateway:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compaction.agent import Listener, demo
+from compaction.agent import Listener, demo, trying_out
 from compaction.agent.functions import USED, Parts, parts_of
 from compaction.agent.options import open_agent
 from compaction.agent.slash_commands import run_command
@@ -98,6 +100,63 @@ def test_the_functions_of_a_folder(
         assert len(passes) >= 2 and all("2 probes kept" in line for line in passes)
     finally:
         agent.close()
+
+
+@dataclass
+class Read:
+    """What a reader of notebooks returns."""
+
+    functions: dict[str, Any]
+    missing: dict[str, str]
+
+
+def ends(*args: Any, **kwargs: Any) -> Any:
+    os._exit(0)
+
+
+def leaves(*args: Any, **kwargs: Any) -> Any:
+    sys.exit(0)
+
+
+def loops(*args: Any, **kwargs: Any) -> Any:
+    while True:
+        pass
+
+
+def raises(*args: Any, **kwargs: Any) -> Any:
+    raise ValueError("no")
+
+
+def test_functions_that_loop_or_end_the_process_are_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trying_out, "CALL_S", 0.5)
+    functions = {"estimate": ends, "fit": leaves, "compact": loops, "verify": raises}
+    faults = trying_out.try_out(lambda folder: Read(functions, {}), "workbook", USED)
+    assert faults == {
+        "estimate": "ended the process",
+        "fit": "ended the process",
+        "compact": "took longer than 0.5 s",
+    }
+
+
+@pytest.mark.parametrize(
+    ("read", "why"), [(ends, "ended the process"), (loops, "took longer than")]
+)
+def test_notebooks_that_loop_or_end_the_process_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, read: Any, why: str
+) -> None:
+    monkeypatch.setattr(trying_out, "LOAD_S", 0.5)
+    with pytest.raises(HistoryError, match=f"workbook: executing the notebooks {why}"):
+        trying_out.try_out(read, "workbook", USED)
+
+
+def test_a_function_that_wants_to_end_the_program_ends_the_turn(start: Start) -> None:
+    with Gateway(script=["Yes."]) as gateway:
+        agent = start(gateway, parts=parts_of({"should_compact": leaves}))
+        assert not agent.say("Hi.") and agent.turn_failed
+        assert "SystemExit" in heard(agent).notes[-1]
+        assert_valid(agent)
 
 
 def test_without_the_grader_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

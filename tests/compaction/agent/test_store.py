@@ -132,6 +132,10 @@ def test_an_interrupted_history_can_be_loaded(start: Start, tmp_path: Path) -> N
             '{"messages": [{"role": "user"}], "agent": {"window": 9, "probes": [7]}}',
             "expected lists of probes",
         ),
+        (  # the more exact line must not be swallowed by the one about the lists
+            '{"messages": [{"role": "user"}], "agent": {"window": 9, "probes": 7}}',
+            '"probes" is no list',
+        ),
         (
             '{"messages": [{"role": "user"}], "agent": {"window": 1' + "0" * 400 + "}}",
             '"window" must be at least 1, at most',

@@ -20,7 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction.agent.store import read_session
-from compaction.agent.terminal import SHOWN_LINES, Screen, _Wrap, visible
+from compaction.agent.terminal import SHOWN_LINES, Screen, visible
+from compaction.agent.wrapping import Wrap
 from compaction.history import read_history
 from compaction.messages import Call, problems
 
@@ -145,7 +146,7 @@ WORDS = st.text(st.sampled_from("abc de\n"), max_size=80)
 def test_wrapping_does_not_depend_on_the_pieces(text: str, cuts: list[int], width: int) -> None:
     def wrapped(pieces: list[str]) -> str:
         written: list[str] = []
-        wrap = _Wrap(width, written.append)
+        wrap = Wrap(width, written.append)
         for piece in pieces:
             wrap.add(piece)
         wrap.end()

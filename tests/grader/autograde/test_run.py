@@ -39,7 +39,7 @@ from tests.grader.classroom import (
     text_of,
     with_code,
 )
-from tests.grader.hostile import CHECKS_OF, Submission, submissions
+from tests.grader.sandbox.hostile import CHECKS_OF, Submission, submissions
 
 LOOP = "def estimate(text, coefficients=None):\n    while True:\n        pass\n"
 ZOE = student_id("Zoë [x] van Dyk")

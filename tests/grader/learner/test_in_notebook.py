@@ -154,7 +154,12 @@ def test_an_exception_of_the_learner_keeps_its_traceback(outputs: list[Any]) -> 
 
 
 def test_score_in_a_kernel(outputs: list[Any]) -> None:
-    assert texts(outputs[5])[0].startswith("1 of 2 checks passed\nPassed:  estimate-latin")
+    (score,) = cards(outputs[5])
+    assert score["text/plain"].startswith("1 of 2 checks passed\nPassed:  estimate-latin")
+    table = score["text/html"]
+    assert "width: 100%" in table and "<caption" in table and table.count('scope="row"') == 2
+    assert table.index("Passed") < table.index("estimate-latin") < table.index("Not yet")
+    assert not texts(outputs[5])
 
 
 def test_nbgrader_gives_a_point_a_pass_and_none_a_failure(outputs: list[Any]) -> None:

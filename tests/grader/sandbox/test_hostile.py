@@ -14,7 +14,7 @@ import pytest
 from grader.checks import CHECKS, Result
 from grader.exercises import exercises_of
 from grader.sandbox import Limits, Sandbox, SandboxMissing, grade, launch
-from tests.grader.hostile import CHECKS_OF, Submission, submissions
+from tests.grader.sandbox.hostile import CHECKS_OF, Submission, submissions
 
 resource = pytest.importorskip("resource", reason="limits of resources are no part of Windows")
 

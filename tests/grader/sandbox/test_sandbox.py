@@ -45,7 +45,7 @@ from grader.sandbox import (
     sandbox,
     submission,
 )
-from tests.grader.hostile import imports
+from tests.grader.sandbox.hostile import imports
 
 NOBODY = 65534
 

@@ -40,7 +40,7 @@ from compaction.tokens import estimate
 from tests.builders import call, calls, result, said, system, user
 from tests.compaction.strategies import histories
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def words(text: str) -> int:
