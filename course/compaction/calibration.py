@@ -193,7 +193,11 @@ _LEAST_SCATTER = 0.02
 
 
 def _reweighted(rows: Sequence[_Row], prior_deviation: float) -> tuple[float, float]:
-    """Return the two factors on the prior that minimise the robust relative error."""
+    """Return the two factors on the prior that minimise the robust relative error.
+
+    Each round measures how far every sample is off, gives those far off less weight, and solves
+    the weighted problem again, until the factors rest (forty rounds are plenty).
+    """
     # To begin with all samples count alike, and the prior hardly at all.
     factors = _ridge(rows, [1.0] * len(rows), 0.001)
     for _ in range(40):
@@ -215,6 +219,8 @@ def _ridge(
     rows: Sequence[_Row], weights: Sequence[float], prior_weight: float
 ) -> tuple[float, float]:
     """Solve the weighted normal equations with a ridge towards the factors (1, 1)."""
+    # The ridge is a sample of its own for each term: "the factor is 1", with the prior's weight.
+    # It adds to the diagonal and to the right side, so a term without samples comes out as 1.
     pairs = list(zip(rows, weights, strict=True))
     xx = prior_weight + sum(w * r.cjk * r.cjk for r, w in pairs)
     yy = prior_weight + sum(w * r.other * r.other for r, w in pairs)
