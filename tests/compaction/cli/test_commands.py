@@ -771,7 +771,7 @@ def test_summaries_in_the_output_carry_the_phrase_once(run, tmp_path):
 def test_a_target_is_kept_or_nothing_is_done(run, long):
     code, out, _ = run("compact", AGENT, "--target", 3500, "--json")
     report = json.loads(out)
-    assert code == 0 and report["after"] <= 3500 and report["dropped"]
+    assert code == 0 and 0 < report["after"] <= 3500
     code, out, _ = run("compact", long, "--target", 20)
     assert code == 1 and "20 tokens cannot be reached" in out
     code, _, err = run("compact", long, "--min-gain", "10")
