@@ -12,7 +12,7 @@ import base64
 import binascii
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from compaction.messages import Attachment, attachments_of
 
@@ -24,6 +24,9 @@ TILE_TOKENS, TILE_PIXELS = 170, 512
 
 UNKNOWN_IMAGE = (1024, 1024)
 """The size of an image that does not say it, in pixels: 765 tokens."""
+
+HEAD_CHARACTERS = 88_000
+"""Base64 characters of an image that are looked at for its size: 66 kB."""
 
 PAGE_TOKENS, PAGE_BYTES = 2_000, 50_000
 """A page of a document: 1,500 to 3,000 tokens of text (Anthropic), and about how many bytes."""
@@ -80,12 +83,48 @@ def _image_tokens(image: Attachment) -> int:
 
 
 def _pixels(data: str) -> tuple[int, int] | None:
-    """Return the width and height that a PNG's first bytes name, or None for all else."""
+    """Return the width and height that an image's first bytes name; None where none is read.
+
+    PNG, GIF, WebP and JPEG; in the last the size may stand behind a camera's notes of some kB.
+    """
     try:
-        head = base64.b64decode(data[:32])
+        head = base64.b64decode(data[:HEAD_CHARACTERS])
     except (binascii.Error, ValueError):
         return None
-    if len(head) < 24 or not head.startswith(b"\x89PNG\r\n\x1a\n"):
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        size = _number(head, 16, 4, "big"), _number(head, 20, 4, "big")
+    elif head.startswith(b"GIF8"):
+        size = _number(head, 6, 2), _number(head, 8, 2)
+    elif head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        size = _webp_pixels(head)
+    elif head.startswith(b"\xff\xd8"):
+        size = _jpeg_pixels(head)
+    else:
         return None
-    width, height = int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")
-    return (width, height) if width and height else None
+    return size if all(size) else None
+
+
+def _number(
+    head: bytes, start: int, length: int, order: Literal["little", "big"] = "little"
+) -> int:
+    return int.from_bytes(head[start : start + length], order)
+
+
+def _webp_pixels(head: bytes) -> tuple[int, int]:
+    if head[12:16] == b"VP8X":  # three bytes each, less one
+        return _number(head, 24, 3) + 1, _number(head, 27, 3) + 1
+    if head[12:16] == b"VP8L":  # 14 bits each, less one
+        bits = _number(head, 21, 4)
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    return _number(head, 26, 2) & 0x3FFF, _number(head, 28, 2) & 0x3FFF
+
+
+def _jpeg_pixels(head: bytes) -> tuple[int, int]:
+    """Walk over the segments to the frame header, which holds height and width."""
+    place = 2
+    while head[place : place + 1] == b"\xff" and place + 9 <= len(head):
+        marker = head[place + 1]
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            return _number(head, place + 7, 2, "big"), _number(head, place + 5, 2, "big")
+        place += 2 + _number(head, place + 2, 2, "big")
+    return 0, 0

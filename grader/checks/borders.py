@@ -6,20 +6,28 @@ from random import Random
 
 from compaction.budget import line_tokens
 
+LOW = (0.35, 0.57, 0.58, 0.69)
+"""Shares, besides 0.70, whose product with some windows is a hair below the line."""
 
-def window_with_hair(rng: Random, share: float, *, low: bool) -> int:
+HIGH = (0.55, 0.56, 0.68, 0.81)
+"""Shares whose product with some windows is a hair above the line."""
+
+_WINDOWS = range(600, 26_000, 20)
+
+
+def window_with_hair(rng: Random, share: float) -> int:
     """Draw a window whose line is a whole number that ``window * share`` misses.
 
-    By less, where ``low``, else by more; where floats never miss it, any whole line will do.
-
-    >>> window = window_with_hair(Random(1), 0.7, low=True)
+    >>> window = window_with_hair(Random(1), 0.7)
     >>> window * 0.7 < line_tokens(window, 0.7) == round(window * 0.7)
     True
+
+    Raises ValueError for a share that misses no line.
     """
-    start = rng.randrange(600, 20_000, 20)
-    for window in range(start, start + 6000, 20):
+    start = rng.randrange(len(_WINDOWS))
+    for number in range(len(_WINDOWS)):
+        window = _WINDOWS[(start + number) % len(_WINDOWS)]
         line = line_tokens(window, share)
-        if line.is_integer() and window * share != line and (window * share < line) is low:
+        if line.is_integer() and window * share != line:
             return window
-    # Some shares are never missed to this side; in a multiple of 100 their line is whole.
-    return start - start % 100 + 100
+    raise ValueError(f"window * {share} misses no line")

@@ -4,13 +4,13 @@ What the statement promises, and which cases look at it (every one under every s
 
 | property | fixed | drawn |
 |---|---|---|
-| the sum is rounded up, once, to an int | LATIN, ``hello``, MIXED | every remainder of four |
+| the sum is rounded up, once, to an int | LATIN, MIXED, PRICED | every remainder of four |
 | a whole sum stays as it is; nothing costs nothing | WHOLE | a text of 4 n characters |
 | every character counts, at the ends too | SPACES | white space around each text |
 | characters are code points, not bytes or letters | WIDE | from all scripts |
 | CJK is what ``count_chars`` says, to the edges | EDGES | a character of each range |
 | both terms add | MIXED | mixed texts |
-| the prices are those that are handed in | 1.25 and 0.375 | three pairs |
+| the prices are those that are handed in | PRICED | three pairs |
 """
 
 from __future__ import annotations
@@ -41,11 +41,32 @@ MIXED = (
     "（ＯＫ）「好」 yes",
 )
 WHOLE = ("", "read", "read the log")
-SPACES = ("  indented", "ends in a line break\n", "two\r\nlines", "a\t\tb", " ", "\n\n\n\n\n")
-WIDE = ("naïve café ←", "αβγδε", "cafe\u0301s", "İSTANBUL, ẞ", "🙂🙂🙂 ok", "жизнь", "a\u200bb—c…")
+# Of 4 n + 1 characters, so that one that is left out shows.
+SPACES = (
+    "  indent\n",
+    "ends here\n\n\n\n",
+    "two\r\nline",
+    "a\t\tbc",
+    " ",
+    "\n\n\n\n\n",
+    "\ufeffread",
+    "read\0",
+)
+WIDE = ("naïve café ←", "αβγδε", "cafe\u0301", "🙂🙂🙂 o", "жизнь", "a\u200bbcd", "—c…!!")
+# And of 4 n, so that one too many shows: in other letters these have more characters.
+LETTERS = ("İSTA", "groß", "İSTANBUL", "straße 7")
 EDGES = tuple(
     "".join(chr(c) for c in (low - 1, low, high, high + 1) if not 0xD800 <= c <= 0xDFFF)
     for low, high in CJK_RANGES
+)
+# A part of a token on either term, and a hair above a whole sum. The prices are fractions of
+# two, so that every order of adding gives the same sum.
+PRICED = (
+    ("你好 world", 1.25, 0.375),
+    ("好a", 0.75, 0.5),
+    ("好a", 0.25, 0.5),
+    ("好ab", 0.5, 0.25),
+    ("你好a", 0.5, 2**-9),
 )
 
 _WORDS = """
@@ -163,7 +184,7 @@ _KNOWN_CJK = [
 def estimate_latin(trial: Trial, rng: Random) -> str:
     """Latin text costs about one token per four characters, rounded up."""
     tokens = trial(LATIN)
-    for text in (*WHOLE, *SPACES, *WIDE):
+    for text in (*WHOLE, *SPACES, *WIDE, *LETTERS):
         trial(text)
     for remainder in range(4):
         trial(_latin(rng, 4 * rng.randint(1, 15) + remainder))
@@ -189,8 +210,8 @@ def _latin(rng: Random, length: int) -> str:
 def estimate_cjk(trial: Trial, rng: Random) -> str:
     """CJK and mixed text: the two terms add, a token for each CJK character."""
     shown = [f"{quote(text)} is {about(trial(text))}" for text in MIXED]
-    # By hand: 2 · 1.25 + 6 · 0.375 is 4.75.
-    trial("你好 world", Coefficients(1.25, 0.375))
+    for text, cjk, other in PRICED:
+        trial(text, Coefficients(cjk, other))
     for text in ("naïve 你好 ←", "αβγ 好", "字　\n"):
         trial(text)
     for edge in EDGES:
@@ -199,7 +220,6 @@ def estimate_cjk(trial: Trial, rng: Random) -> str:
         trial(_mixed(rng))
     for low, high in CJK_RANGES:
         trial(chr(rng.randint(low, high)) * 3 + rng.choice(_NOT_CJK))
-    # Fractions of two, so that every order of adding gives the same sum.
     for cjk, other in ((0.5, 0.75), (0.75, 0.125), (1.5, rng.choice((0.375, 0.5)))):
         for _ in range(3):
             trial(_mixed(rng), Coefficients(cjk, other))

@@ -5,7 +5,8 @@ What the statement promises, and which cases look at it (every one under every s
 | property | fixed | drawn |
 |---|---|---|
 | only samples with characters and tokens count | UNUSABLE among the five | among others |
-| fewer than ``min_samples``: nothing changes; as many are enough | pair, three | 1 to 6 wanted |
+| every one of these counts, equal ones each for itself | TWINS | a twin among others |
+| fewer than ``min_samples``: nothing changes; as many will do | PAIR, ODD | 1 to 7 wanted |
 | the pair is that of least squares through the origin | the five, TINY | samples of all ratios |
 | each price is limited, the one price too | NEGATIVE, dear and cheap texts | dear and cheap |
 | errors: before by the active prices, after by the returned | the five | active prices |
@@ -39,6 +40,10 @@ from grader.starters import day2 as starter
 
 _ASCII = [Sample(0, 480, 131), Sample(0, 1210, 318), Sample(0, 77, 24), Sample(0, 2600, 689)]
 _PAIR = [Sample(40, 310, 118), Sample(220, 30, 232)]
+# Two of them are equal, and say the same thing twice.
+_TWINS = [*_PAIR, Sample(90, 400, 230), Sample(40, 310, 118)]
+# Prices that no fit gives: without one they stay all the same.
+_ODD = Coefficients(6.0, 0.005)
 _TINY = [Sample(1, 0, 1), Sample(0, 4, 1), Sample(1, 1, 2)]
 # By least squares alone a character of other text would cost less than nothing.
 _NEGATIVE = [Sample(100, 10, 150), Sample(10, 100, 5), Sample(60, 60, 70)]
@@ -186,6 +191,7 @@ def _few(fit: Fit) -> bool:
     return not fit.calibrated
 
 
+_IN_FORCE = "the prices in force stay as they are, and those need not be the default ones"
 _KEPT = "no pair is not no price: one for every character is due, and it is calibrated"
 _BOUND = "large sums have a large determinant: the bound is measured against Sxx · Syy"
 _LIMITS = "no text has such prices: each is limited to 0.01 to 4, the single price too"
@@ -289,8 +295,9 @@ _KNOWN_FEW = [
     *_KNOWN,
     Known(
         _where(_few, lambda f, ss, a: _priced(f, ss, DEFAULT)),
-        "the prices in force stay as they are, and those need not be the default ones",
+        _IN_FORCE,
     ),
+    Known(_where(_few, lambda f, ss, a: replace(f, coefficients=DEFAULT)), _IN_FORCE),
     Known(
         _where(_few, lambda f, ss, a: replace(f, calibrated=True)),
         "nothing was fitted, so nothing is calibrated",
@@ -315,21 +322,22 @@ def calibrate_fit(trial: Trial, rng: Random) -> str:
     """Five samples with different ratios give both coefficients by least squares."""
     five = calibration_samples()
     found = trial(Named(five, "calibration_samples()"))
-    for fixed in (_TINY, _NEGATIVE):
+    for fixed in (_TINY, _NEGATIVE, _TWINS):
         trial(fixed)
-    for number in (3, 4, 5, 6):
+    for number in (3, 6):
         trial(_samples(rng, number))
     # As many as are wanted are enough, whatever that number is.
     trial(_PAIR, min_samples=2)
     for wanted in (1, 4, 5):
         trial(_samples(rng, max(2, wanted)), min_samples=wanted)
-    for cjk, other in ((0.5, 0.125), (1.5, 0.5), (rng.choice((0.75, 1.25)), 0.375)):
-        trial(_samples(rng, 4), Coefficients(cjk, other))
+    for cjk, other in ((0.5, 0.125), (rng.choice((0.75, 1.25, 1.5)), 0.375)):
+        samples = _samples(rng, 4)
+        trial([*samples, rng.choice(samples)], Coefficients(cjk, other))
     # Usage that no text has: each coefficient stays within its limits.
     trial([Sample(s.cjk, s.other, 40 * s.tokens) for s in _samples(rng, 3)])
     trial([Sample(900 + s.cjk, 900 - s.other, 1 + s.tokens // 90) for s in _samples(rng, 3)])
     # Hardly apart, and yet apart.
-    trial(_near(rng, 1.2e-6, 5e-6))
+    trial(_near(rng, above=True))
     # Samples that say nothing, among others that do.
     trial(five[:3] + _UNUSABLE)
     mixed = [*_samples(rng, 4), *_UNUSABLE[: rng.randint(1, 4)], Sample(0, 0, rng.randint(1, 99))]
@@ -355,19 +363,22 @@ def _samples(rng: Random, number: int) -> list[Sample]:
     return samples
 
 
-def _near(rng: Random, low: float, high: float) -> list[Sample]:
-    """Return samples of nearly one ratio: the determinant lies between two shares of Sxx · Syy."""
-    size, ratio = rng.randint(20_000, 90_000), rng.uniform(0.5, 2)
-    apart = 1e-4
+def _near(rng: Random, *, above: bool) -> list[Sample]:
+    """Return samples of nearly one ratio, whose determinant lies just beside the bound."""
+    # Small enough that no sum leaves 64 bits, large enough that a character makes little of it.
+    size, ratio = rng.randrange(4000, 7000, 2), rng.choice((0.5, 1, 1.5, 2))
+
+    def nearly(apart: int) -> list[Sample]:
+        others = [round(size * k * ratio) + apart * (k == 2) for k in (1, 2, 3)]
+        sizes = zip((size, 2 * size, 3 * size), others, strict=True)
+        return [Sample(x, y, round(0.7 * x + 0.2 * y)) for x, y in sizes]
+
+    apart, bound = 0, 1.05e-6 if above else 0.95e-6
     while True:
-        sizes = [(size * k, round(size * k * ratio * (1 + (k == 2) * apart))) for k in (1, 2, 3)]
-        samples = [Sample(x, y, round(0.7 * x + 0.2 * y)) for x, y in sizes]
-        determinant, product = _determinant(samples)
-        if determinant > low * product:
-            break
-        apart *= 1.05
-    assert determinant < high * product
-    return samples
+        determinant, product = _determinant(nearly(apart))
+        if determinant > bound * product:
+            return nearly(apart if above else apart - 1)
+        apart += 1
 
 
 @check(
@@ -391,9 +402,9 @@ def calibrate_singular(trial: Trial, rng: Random) -> str:
     for per_character in (rng.uniform(5, 40), rng.uniform(0.001, 0.005)):
         trial(_one_ratio(rng, rng.randint(0, 1), 1, per_character))
     # Long texts, nearly in one ratio: a large determinant, small beside the sums' product.
-    size = rng.randint(100_000, 200_000)
+    size = rng.randint(3000, 6000)
     trial([Sample(size * k, size * k + k % 2, round(0.7 * size * k)) for k in (1, 2, 3)])
-    trial(_near(rng, 1e-7, 8e-7))
+    trial(_near(rng, above=False))
     trial(_one_ratio(rng, 1, 2, 0.5) + _UNUSABLE)
     return f"✓ an all-ASCII sample judged unsolvable: {UNIFORM_NOTE}"
 
@@ -417,12 +428,12 @@ def _one_ratio(rng: Random, cjk: int, other: int, per_character: float) -> list[
 def calibrate_few(trial: Trial, rng: Random) -> str:
     """With fewer than three samples nothing is calibrated and the table stays unchanged."""
     kept = trial(_PAIR)
-    trial(_PAIR + _UNUSABLE)
-    for number in (0, 1, 2, 2):
+    trial(_PAIR + _UNUSABLE, _ODD)
+    for number in (0, 1, 2):
         active = Coefficients(rng.choice((0.6, 1.1, 1.4)), rng.choice((0.2, 0.3)))
         trial(_samples(rng, number), active)
     # Three are too few where more are wanted, and one ratio changes nothing about that.
-    for wanted in (4, 5, 7):
+    for wanted in (4, rng.randint(5, 7)):
         trial(_samples(rng, wanted - 1), Coefficients(1.4, 0.3), min_samples=wanted)
     trial(_ASCII, Coefficients(1.4, 0.3), min_samples=5)
     trial([*_samples(rng, 3), *_UNUSABLE], min_samples=4)

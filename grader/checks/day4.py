@@ -33,7 +33,7 @@ from compaction.grouping import (
     is_checklist,
     pair_results,
 )
-from compaction.messages import Message, calls_of, content_of, problems
+from compaction.messages import SUMMARY_PREFIX, Message, calls_of, content_of, problems
 from compaction.session import load
 from compaction.summary import compact
 from grader.checks import histories as h
@@ -181,6 +181,7 @@ def group_atomic(trial: Trial, rng: Random) -> str:
     messages = load("long").messages
     groups = trial(Named(messages, 'load("long").messages'))
     trial([])
+    trial([h.user(rng), {"role": "assistant", "content": ""}, *h.round_trip(rng, "a")])
     for drawn in _TOGETHER:
         trial(drawn(rng))
     for first, second in zip(_TOGETHER, _TOGETHER[3:] + _TOGETHER[:3], strict=True):
@@ -261,6 +262,12 @@ def _reused_while_waiting(rng: Random, name: str = "") -> History:
     return [h.user(rng), *again, h.result(rng, f"{name}a"), h.answer(rng)]
 
 
+def _reused_and_both_answered(rng: Random, name: str = "") -> History:
+    """And then the other one: one result each, though both results have one id."""
+    *waiting, conclusion = _reused_while_waiting(rng, name)
+    return [*waiting, *h.talk(rng, rng.randint(0, 1)), h.result(rng, f"{name}a"), conclusion]
+
+
 def _duplicated(rng: Random, name: str = "") -> History:
     """A result that comes twice, the second time late."""
     between = h.talk(rng, rng.randint(0, 2))
@@ -283,6 +290,7 @@ _TOGETHER: tuple[Callable[..., History], ...] = (
     _interleaved,
     _reused,
     _reused_while_waiting,
+    _reused_and_both_answered,
     _duplicated,
     _missing,
 )
@@ -450,6 +458,9 @@ def group_unfinished(trial: Trial, rng: Random) -> str:
         # The same call inside the span of another one.
         inside = [h.calls(rng, "o"), *waiting(rng), h.result(rng, "o")]
         trial([*inside, *h.talk(rng, rng.randint(4, 6))], rng.randint(0, 3))
+    # Several that wait, and what is higher or lower than they are.
+    pair = [h.calls(rng, "o"), _SYSTEM, _TODO, h.result(rng, "o")]
+    trial([*_no_answer(rng), *pair, *_half_answered(rng), h.calls(rng, "x"), *h.talk(rng, 5)])
     # And what is newest is counted in groups: a round trip at the end is one of them.
     history = [*_no_answer(rng), *h.talk(rng, rng.randint(3, 6)), *h.round_trip(rng, "x", "y")]
     for keep_recent in (0, 1, rng.randint(2, 3), 99):
@@ -545,6 +556,9 @@ def group_keep(trial: Trial, rng: Random) -> str:
         trial(_kept(rng), keep_recent)
     # What is pinned is among the last ones, and no other moves up for it.
     trial([*h.talk(rng, 4), _TODO, *h.talk(rng, 1)], 2)
+    # An earlier summary is not kept; a system message is system whatever it begins with.
+    summary = {"role": "user", "content": f"{SUMMARY_PREFIX}\n{h.summary(rng)}"}
+    trial([{**_TODO, "role": rng.choice(("system", "developer"))}, summary, *h.talk(rng, 4)])
     # Another rule: the course's own prefixes then mean nothing, and no result is asked either.
     page = h.round_trip(rng, "page")
     page[-1]["content"] = "precious: keep this page"
@@ -572,6 +586,9 @@ def _kept_inside(trial: Trial, rng: Random) -> None:
         waiting = [h.calls(rng, "o", "p"), kept, h.result(rng, "o")]
         trial([*waiting, *h.talk(rng, rng.randint(4, 6))])
         trial([*h.talk(rng, 4), *waiting])
+    # A message that calls and is pinned, with its result.
+    pinned_call = {**h.calls(rng, "p"), "content": f"{PINNED_PREFIXES[0]}\n[ ] read"}
+    trial([*h.talk(rng, 2), pinned_call, h.result(rng, "p"), *h.talk(rng, 4)])
 
 
 def _kept(rng: Random) -> History:
@@ -660,14 +677,15 @@ def group_no_orphans(trial: Trial, rng: Random) -> str:
         {"role": "user", "content": "Thank you."},
     ]
     outcome = orphans_of(published, 3)
-    for ending in (_parallel, _late, _overlapping, _chain, _interleaved, _reused, _duplicated):
-        history = [m for name in "ab" for m in h.piece_of_work(rng, name)]
+    for ending in (_parallel, _late, _chain, _interleaved, _reused, _duplicated):
+        history = h.piece_of_work(rng, "a", trips=1)
         history += ending(rng, "t") + h.talk(rng, rng.randint(0, 2))
         orphans_of(history, rng.randint(1, 4))
     # What is kept for another reason than its age stands between a call and its result.
     for kept in (_TODO, {**_SYSTEM, "role": "developer"}, *_no_answer(rng)[:1]):
         late = [h.calls(rng, "l"), h.result(rng, "x", lines=9), kept, h.result(rng, "l", lines=9)]
-        history = [*h.piece_of_work(rng, "a"), h.user(rng), *late, *h.piece_of_work(rng, "b")]
+        around = [h.piece_of_work(rng, name, trips=1) for name in "ab"]
+        history = [*around[0], h.user(rng), *late, *around[1]]
         orphans_of(history, rng.randint(0, 2))
     return (
         "✓ compaction through this grouping leaves no orphaned tool result: "

@@ -4,13 +4,15 @@ What the statement promises, and which cases look at it (every one under every s
 
 | property | fixed | drawn |
 |---|---|---|
-| a fact in the text of any one message is present | compacted session, PLACES | each place |
-| a fact torn across two messages is not | TORN | torn |
-| white space is folded, in fact and text; it is not removed | WRAPPED | three kinds of wrap |
-| letters, dots and dashes count, and mean themselves | OTHER | in other letters |
-| each probe in one of two lists, in the order in which they came | none, no messages | shuffled |
+| a fact in the text of any one message is present | compacted session, the first | each place |
+| a fact torn across two messages is not | | torn, at a space and inside a word |
+| white space is folded, in fact and text; it is not removed | a fact on two lines | each wrap |
+| letters, dots and dashes count, and mean themselves | NEARLY | in other letters |
+| the question does not count | NEARLY | |
+| each probe in one of two lists, in the order in which they came | twins | against their places |
 | an answer decides nothing | truncation and a lucky guess | all four pairs of two |
-| each probe is asked, the answer is folded and searched | WRAPPED | all four pairs of two |
+| each probe is asked, by its question, with the messages | | a model that reads |
+| the answer is folded and searched for the fact as it is | SAID | all four pairs of two |
 | nobody is asked where there is nobody to ask | no ``ask`` | all of probe-survives |
 | probes and messages stay as they are | all | all |
 """
@@ -43,6 +45,25 @@ _FACTS = (
     "branch release/2.4",
     "timeout of 90 seconds",
     "calc(2 + 3)",
+)
+
+# What is nearly the fact, and yet is not.
+_NEARLY = (
+    ("reviewer: Anna Žižek", "reviewer: Anna Zizek"),
+    ("calc(2 + 3)", "calc(2 + 3"),
+    ("make dist-all", "make dist all"),
+    ("make dist-all", "ｍａｋｅ　ｄｉｓｔ－ａｌｌ"),
+    ("timeout of 90 seconds", "timeout of exactly 90 seconds"),
+    ("release/2.4", "release/204"),
+)
+# The fact, what a model answers, and its question, where that is no plain one.
+_SAID = (
+    ("make dist-all", "make, I believe", ""),
+    ("on port 8443", "I do not know", "Is it on port 8443?"),
+    ("app/dates.py line 40", "app/dates.py line 40, or is it 41", ""),
+    ("branch\n release/2.4", "branch release/2.4", ""),
+    ("calc(2 + 3)", "CALC(2 + 3)", ""),
+    ("timeout of 90 seconds", "a timeout of 90 seconds, no more", ""),
 )
 
 Ask = Callable[[str, Sequence[Message]], str]
@@ -252,8 +273,15 @@ def probe_survives(trial: Trial, rng: Random) -> str:
         fact = rng.choice([fact for fact in _FACTS if spoil(fact) != [fact]])
         messages = [{"role": "user", "content": f"Mind: {text}. Yes."} for text in spoil(fact)]
         _try_fact(trial, fact, messages, rng)
-    # A fact may itself be written across lines, and stand in a longer word.
-    _try_fact(trial, "make\n  dist-all", [{"role": "user", "content": "Use make dist-alls."}], rng)
+    for fact, nearly in _NEARLY:
+        trial(_probes([Probe(fact, "How?")]), [{"role": "user", "content": f"How? {nearly}. Yes."}])
+    # A fact may itself be written across lines, and stand in a longer word; in the first message
+    # and in the last one.
+    longer = {"role": "user", "content": "Use make dist-alls."}
+    trial(_probes([Probe("make\n  dist-all")]), [longer, *h.talk(rng, 3)])
+    trial(_probes([Probe("make\n  dist-all")]), [*h.talk(rng, 3), longer])
+    for wrap in ("\n", "\n    ", "\t", "\r\n"):
+        trial(_probes([Probe("make all")]), [{"role": "user", "content": f"Use make{wrap}all."}])
     _try_several(trial, rng)
     which = "both probes are" if len(kept) == 2 else f"{len(kept)} probes are"
     return (
@@ -264,7 +292,7 @@ def probe_survives(trial: Trial, rng: Random) -> str:
 
 def _try_fact(trial: Trial, fact: str, messages: list[Message], rng: Random) -> None:
     """Try one fact, with talk around the messages."""
-    history = h.talk(rng, rng.randint(1, 3)) + messages + h.talk(rng, rng.randint(3, 5))
+    history = h.talk(rng, rng.randint(1, 2)) + messages + h.talk(rng, 3)
     trial(_probes([Probe(fact, "What was it?")]), Named(history, outline(messages, 6)))
 
 
@@ -277,10 +305,13 @@ def _torn(rng: Random, cut: str) -> tuple[str, list[Message]]:
 
 
 def _try_several(trial: Trial, rng: Random) -> None:
-    """Try several facts at once: some are there, in one place each, the others nearly."""
-    for _ in range(4):
+    """Try several facts at once: some are there, in one place each, the others nearly.
+
+    They are asked for in another order than that of their places, and one of them twice.
+    """
+    for _ in range(2):
         facts = rng.sample(_FACTS, 5)
-        there = rng.sample(facts, rng.randint(2, 3))
+        there = rng.sample(facts, 3)
         messages = h.talk(rng, 2)
         for fact in facts:
             if fact in there:
@@ -290,7 +321,8 @@ def _try_several(trial: Trial, rng: Random) -> None:
                 nearly = [fact.swapcase()] if nearly == [fact] else nearly
                 messages += [{"role": "user", "content": f"Mind: {text}."} for text in nearly]
         messages += h.talk(rng, 2)
-        trial(_probes([Probe(fact, f"Which {n}?") for n, fact in enumerate(facts)]), messages)
+        probes = [Probe(fact, f"Which {n}?") for n, fact in enumerate(facts)][::-1]
+        trial(_probes([*probes, rng.choice(probes)]), messages)
 
 
 def _said(role: str) -> Callable[[Random, str], list[Message]]:
@@ -366,13 +398,22 @@ def probe_control(trial: Trial, rng: Random) -> str:
     report = trial(_probes(session.probes), where, ask)
     trial(_probes(session.probes), [], ask)
     trial(_probes([]), h.talk(rng, 2), ask)
-    for wrap in (" ", "\n", "\n  ", " "):
+    _try_answers(trial)
+    for wrap in (" ", "\n", "\n  "):
         _try_all_four(trial, rng, wrap)
     _try_reader(trial, rng)
     return (
         '✓ switching to "keep only the last three groups": the estimate drops to '
         f'{h.tokens_of(left)} tokens, but the fact "{report.lost[0].fact}" is gone'
     )
+
+
+def _try_answers(trial: Trial) -> None:
+    """Try answers that hold the fact among other words, or nearly; the later half is kept."""
+    probes = [Probe(fact, asked or f"What about {n}?") for n, (fact, _, asked) in enumerate(_SAID)]
+    answers = {p.question: answer for p, (_, answer, _) in zip(probes, _SAID, strict=True)}
+    kept = [{"role": "user", "content": fact} for fact, _, _ in _SAID[len(_SAID) // 2 :]]
+    trial(_probes(probes), kept, Named(_guessing(answers, "?"), "ask"))
 
 
 def _try_all_four(trial: Trial, rng: Random, wrap: str) -> None:
@@ -395,6 +436,6 @@ def _try_reader(trial: Trial, rng: Random) -> None:
     """Try a model that can read: it is to be sent the question and the messages as they are."""
     facts = rng.sample(_FACTS, 3)
     probes = [Probe(fact, f"Which {n}?") for n, fact in enumerate(facts)]
-    messages = h.talk(rng, 2) + _PLACES["user"](rng, facts[0]) + _PLACES["call"](rng, facts[1])
+    messages = _PLACES["user"](rng, facts[0]) + _PLACES["call"](rng, facts[1]) + h.talk(rng, 4)
     ask = Named(_reading({p.question: p.fact for p in probes}), "ask <reads the messages>")
     trial(_probes(probes), Named(messages, outline(messages, 6)), ask)

@@ -143,18 +143,22 @@ def scripted(
 ) -> Summarizer:
     """Return a summariser that gives each stretch of a history its own reply, however often asked.
 
-    The stretch is known by its first message; anything else gets the last reply.
+    A stretch is known by its first message and its length; anything else gets a reply that is in
+    form and says nothing.
     """
-    by_text = {
-        marked_text(messages[start]): reply
-        for (start, _end), reply in zip(stretches, replies, strict=True)
+    by_stretch = {
+        (marked_text(messages[start]), end - start): reply
+        for (start, end), reply in zip(stretches, replies, strict=True)
     }
 
     def summarize(stretch: list[Message]) -> str:
         first = marked_text(stretch[0]) if stretch else ""
-        return by_text.get(first, replies[-1])
+        return by_stretch.get((first, len(stretch)), _NOTHING)
 
     return summarize
+
+
+_NOTHING = "\n".join(f"{heading}\n- none" for heading in HEADINGS)
 
 
 def tokens_of(messages: Sequence[Message]) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from compaction.calibration import TokenMeter
+from compaction.calibration import Sample, TokenMeter
+from compaction.tokens import Coefficients
 from grader.checks.failure import CheckFailure, Raised, describe_error, place_of
 from grader.checks.show import difference, show
 from grader.checks.spell import bare, spell
@@ -26,14 +27,19 @@ class Known:
 
 @dataclass(frozen=True)
 class Given:
-    """One input: its arguments, and how a person would write them.
+    """One input: its arguments, and those as they were given, some of them ``Named``.
 
     The arguments are copied for every call, so that no call sees what another one did to them.
     """
 
-    written: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    told: tuple[Sequence[Any], Mapping[str, Any]]
+
+    @property
+    def written(self) -> str:
+        """The arguments as a person would write them."""
+        return spell(*self.told)
 
     def to(self, function: Function) -> Any:
         """Call a function with copies of the arguments."""
@@ -57,7 +63,8 @@ def _copied(value: Any) -> Any:
     return value if kind in _UNCHANGING else copy.deepcopy(value)
 
 
-_UNCHANGING = (str, int, float, bool, type(None))
+# Frozen, and made of numbers alone, are the last two.
+_UNCHANGING = (str, int, float, bool, type(None), Sample, Coefficients)
 
 
 def _untouched(before: Any, after: Any) -> bool:
@@ -80,7 +87,7 @@ def given(*args: Any, **kwargs: Any) -> Given:
     (5, '"hello"')
     """
     values = {name: bare(arg) for name, arg in kwargs.items()}
-    return Given(spell(args, kwargs), tuple(map(bare, args)), values)
+    return Given(tuple(map(bare, args)), values, (args, kwargs))
 
 
 def _as_it_is(given: Given, value: Any) -> Any:
@@ -89,6 +96,10 @@ def _as_it_is(given: Given, value: Any) -> Any:
 
 def _shown(given: Given, view: Any) -> str:
     return show(view)
+
+
+def _agree(given: Given, right: Any, seen: Any) -> bool:
+    return same(right, seen)
 
 
 def _no_fault(given: Given, value: Any) -> tuple[str, str] | None:
@@ -113,7 +124,7 @@ class Trial:
     evidence: Sequence[Given] = ()
     fault: Callable[[Given, Any], tuple[str, str] | None] = _no_fault
     view: Callable[[Given, Any], Any] = _as_it_is
-    agree: Callable[[Any, Any], bool] = same
+    agree: Callable[[Given, Any, Any], bool] = _agree
     say: Callable[[Given, Any], str] = _shown
     tell: Callable[[Given, Any, Any], tuple[str, str]] | None = None
     name: str = ""
@@ -133,7 +144,7 @@ class Trial:
         """Try an input; the same as a call."""
         value, changed = self._value(given)
         right, seen = self._right(given), self.view(given, value)
-        if not self.agree(right, seen):
+        if not self.agree(given, right, seen):
             expected, got = self._told(given, right, seen)
             raise CheckFailure(self.call(given), expected, got, self._why(given, right, seen))
         if changed is not None:
@@ -214,7 +225,7 @@ class Trial:
     def _why(self, given: Given, right: Any, seen: Any) -> str | None:
         for known in self.known:
             wrong = self._seen(known.function, given)
-            if wrong is None or self.agree(right, wrong[0]) or not same(wrong[0], seen):
+            if wrong is None or self.agree(given, right, wrong[0]) or not same(wrong[0], seen):
                 continue
             if self.is_like(known.function):
                 return known.why

@@ -9,7 +9,7 @@ their fields. Nothing here calls a method that the learner could have written.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import Enum
 from typing import Any
@@ -96,50 +96,102 @@ def plain(value: object) -> Any:
     ...
     grader.checks.values.Misfit: returned a Trick object
     """
-    return _plain(value, value, "", 0)
+    return _in_words(_plain, value, 0)
 
 
-def _plain(value: Any, whole: object, place: str, depth: int) -> Any:
+class _Odd(Exception):
+    """What does not belong into a value; its place is put together on the way out."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.place = ""
+
+    def within(self, place: str) -> _Odd:
+        """Return the same, seen from one level further out."""
+        self.place = place + self.place
+        return self
+
+
+class _TooDeep(Exception):
+    """A value that is nested deeper than any value of the course."""
+
+
+def _in_words(walk: Callable[[Any, Any], Any], value: object, how: Any) -> Any:
+    """Walk over a value; raise Misfit, with a sentence, where something odd is met."""
+    try:
+        return walk(value, how)
+    except _TooDeep:
+        raise Misfit(f"returned {_name_of(value)} that is nested too deep") from None
+    except _Odd as odd:
+        raise Misfit(_said(value, odd)) from None
+
+
+def _plain(value: Any, depth: int) -> Any:
     # Always `is`: even a type can come with an __eq__ of the learner's.
     kind = type(value)
     if value is None or kind is str or kind is int or kind is float or kind is bool:
         return value
     if depth > _MAX_DEPTH:
-        raise Misfit(f"returned {_name_of(whole)} that is nested too deep")
-    depth += 1
+        raise _TooDeep
     if kind is list or kind is tuple:
-        items = enumerate(kind.__iter__(value))
-        return kind(_plain(item, whole, f"{place}[{i}]", depth) for i, item in items)
+        items = _plain_items(kind.__iter__(value), depth + 1)
+        return items if kind is list else tuple(items)
     if kind is dict:
-        copy: dict[Any, Any] = {}
-        for key, item in dict.items(value):
-            key = _plain(key, whole, f"{place} key", depth)
-            copy[key] = _plain(item, whole, f"{place}[{show(key, 40)}]", depth)
-        return copy
+        return _plain_dict(value, depth + 1)
     for choice in CHOICES:
         # Only the library's own members: nobody can make another one of them.
         if kind is choice and any(value is member for member in choice):
             return value
     known = next((cls for cls in FIELDS if cls is kind), None)
     if known is None:
-        raise Misfit(_said(whole, place, _name_of(value)))
-    parts = _parts(value, known, whole, place)
-    return known(**{n: _plain(part, whole, f"{place}.{n}", depth) for n, part in parts})
+        raise _Odd(_name_of(value))
+    fields = {}
+    for name, part in _parts(value, known):
+        try:
+            fields[name] = _plain(part, depth + 1)
+        except _Odd as odd:
+            raise odd.within(f".{name}") from None
+    return known(**fields)
 
 
-def _parts(value: Any, known: type, whole: object, place: str) -> Iterator[tuple[str, object]]:
+def _plain_items(items: Iterator[Any], depth: int) -> list[Any]:
+    copy: list[Any] = []
+    try:
+        for item in items:
+            copy.append(_plain(item, depth))
+    except _Odd as odd:
+        raise odd.within(f"[{len(copy)}]") from None
+    return copy
+
+
+def _plain_dict(value: dict[Any, Any], depth: int) -> dict[Any, Any]:
+    copy: dict[Any, Any] = {}
+    for key, item in dict.items(value):
+        try:
+            key = _plain(key, depth)
+        except _Odd as odd:
+            raise odd.within(" key") from None
+        try:
+            copy[key] = _plain(item, depth)
+        except _Odd as odd:
+            raise odd.within(f"[{show(key, 40)}]") from None
+    return copy
+
+
+def _parts(value: Any, known: type) -> Iterator[tuple[str, object]]:
     """Yield the fields of a library object without asking the object."""
     names = FIELDS[known]
     if issubclass(known, tuple):
-        items = list(tuple.__iter__(value))
+        items: list[Any] = list(tuple.__iter__(value))
         if len(items) != len(names):
-            raise Misfit(_said(whole, place, f"{_name_of(value)} of {len(items)} items"))
+            raise _Odd(f"{_name_of(value)} of {len(items)} items")
         yield from zip(names, items, strict=True)
         return
     held = object.__getattribute__(value, "__dict__")
     for name in names:
         if name not in held:
-            raise Misfit(_said(whole, place, f"{_name_of(value)} without .{name}"))
+            raise _Odd(f"{_name_of(value)} without .{name}")
         yield name, held[name]
 
 
@@ -157,28 +209,34 @@ def read(value: object, shape: Shape) -> Any:
     grader.checks.values.Misfit: returned None
     """
     copy = plain(value)
-    _fit(copy, shape, copy, "")
+    _in_words(_fit, copy, shape)
     return copy
 
 
-def _fit(value: object, shape: Shape, whole: object, place: str) -> None:
+def _fit(value: Any, shape: Shape) -> None:
     kind = type(value)
     if isinstance(shape, tuple):
         for option in shape:
-            with suppress(Misfit):
-                return _fit(value, option, whole, place)
-        raise Misfit(_said(whole, place, _name_of(value)))
+            with suppress(_Odd):
+                return _fit(value, option)
+        raise _Odd(_name_of(value))
     if isinstance(shape, list):
         if kind is not list:
-            raise Misfit(_said(whole, place, _name_of(value)))
-        for index, item in enumerate(value):  # type: ignore[arg-type, var-annotated]
-            _fit(item, shape[0], whole, f"{place}[{index}]")
+            raise _Odd(_name_of(value))
+        for index, item in enumerate(value):
+            try:
+                _fit(item, shape[0])
+            except _Odd as odd:
+                raise odd.within(f"[{index}]") from None
         return
     fits = value is None if shape is None else kind is shape
     if not fits and not (shape is float and kind is int):
-        raise Misfit(_said(whole, place, _name_of(value)))
+        raise _Odd(_name_of(value))
     for name, part in FIELDS.get(kind, {}).items():
-        _fit(getattr(value, name), part, whole, f"{place}.{name}")
+        try:
+            _fit(getattr(value, name), part)
+        except _Odd as odd:
+            raise odd.within(f".{name}") from None
 
 
 def wanted(shape: Shape) -> str:
@@ -197,12 +255,10 @@ def wanted(shape: Shape) -> str:
     return f"{_NAMES[shape]} ({shape.__name__})" if shape in _NAMES else _article(shape.__name__)
 
 
-def _said(whole: object, place: str, what: str) -> str:
-    return (
-        f"returned {_name_of(whole)} whose {place.strip()} is {what}"
-        if place
-        else f"returned {what}"
-    )
+def _said(whole: object, odd: _Odd) -> str:
+    if not odd.place:
+        return f"returned {odd.what}"
+    return f"returned {_name_of(whole)} whose {odd.place.strip()} is {odd.what}"
 
 
 def _name_of(value: object) -> str:

@@ -26,6 +26,9 @@ from grader.notebooks.cells import NotPython, bound_names, parse
 MAX_BYTES = 20_000_000
 """A notebook larger than this is not read; a lab with its outputs has a hundredth of it."""
 
+MAX_CODE_CHARS = 500_000
+"""More code than this is not read; a lab has a twentieth of it, and reading it takes a moment."""
+
 DAYS = {slug: day for day, slug in SLUGS.items()}
 
 _FRESH = "move this file away, run python -m grader workbook, and copy your code into the fresh lab"
@@ -216,13 +219,21 @@ def _read_cells(path: Path, data: bytes) -> list[_Raw]:
     cells = notebook.get("cells")
     if version > 4 or not isinstance(cells, list):
         raise fault(f"format {version} is not known here; expected format 4 with cells")
-    raws = []
+    raws, code_chars = [], 0
     for number, cell in enumerate(cells, 1):
         try:
+            code_chars += _code_chars(cell)
+            if code_chars > MAX_CODE_CHARS:
+                raise fault(f"more than {MAX_CODE_CHARS:,} characters of code; no lab has so many")
             raws.append(_raw(cell, number))
         except (TypeError, AttributeError, KeyError):
             raise fault(f"cell {number} is no notebook cell; {_FRESH}") from None
     return raws
+
+
+def _code_chars(cell: Any) -> int:
+    """Return how long a cell's code is, whether it is one text or a list of lines."""
+    return sum(map(len, cell["source"])) if cell["cell_type"] == "code" else 0
 
 
 def _raw(cell: Any, number: int) -> _Raw:

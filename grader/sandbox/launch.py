@@ -50,6 +50,7 @@ PROGRAM = "program/grader/sandbox/inside/main.py"
 
 _PROGRAM_FILES = (
     "notebooks/cells.py",
+    "notebooks/magics.py",
     "sandbox/inside/confine.py",
     "sandbox/inside/main.py",
     "sandbox/inside/protocol.py",

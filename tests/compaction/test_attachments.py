@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import struct
 
 import pytest
@@ -65,6 +66,33 @@ def file(data, **more):
 )
 def test_prices(part, tokens):
     assert attachment_tokens(user(part)) == tokens
+
+
+@pytest.mark.parametrize("form", ["PNG", "GIF", "JPEG", "WEBP", "lossless", "with alpha"])
+def test_an_image_says_its_size_in_each_form(form):
+    from PIL import Image
+
+    options = {"format": "WEBP", "lossless": form == "lossless"} if form.islower() else {}
+    written = io.BytesIO()
+    picture = Image.new("RGBA" if form == "with alpha" else "RGB", (700, 300))
+    picture.save(written, **{"format": form, **options})
+    url = "data:image/x;base64," + base64.b64encode(written.getvalue()).decode()
+    assert attachment_tokens(user(image(url))) == 85 + 170 * 2
+
+
+def test_the_size_of_a_photograph_stands_behind_the_camera_s_notes():
+    notes = b"\xff\xe1" + struct.pack(">H", 60_002) + bytes(60_000)
+    frame = b"\xff\xc2" + struct.pack(">HBHH", 17, 8, 300, 700) + bytes(10)
+    url = "data:image/jpeg;base64," + base64.b64encode(b"\xff\xd8" + notes + frame).decode()
+    assert attachment_tokens(user(image(url))) == 85 + 170 * 2
+
+
+@pytest.mark.parametrize(
+    "head", [b"\xff\xd8", b"\xff\xd8\xff\xe0\0\0", b"GIF8", b"RIFF\0\0\0\0WEBP", b"\xff\xd8\xff"]
+)
+def test_an_image_cut_short_counts_as_one_of_unknown_size(head):
+    url = "data:image/x;base64," + base64.b64encode(head).decode()
+    assert attachment_tokens(user(image(url))) == 765
 
 
 def test_an_image_inside_a_result_is_one():

@@ -7,8 +7,8 @@ done. The supervisor never sees a learner's code, and a worker can reach neither
 nor the next submission.
 
 Run with ``python -I -S grader/sandbox/inside/main.py``, from a copy of the package ``grader`` that
-holds only this folder and ``notebooks/cells.py``. Nothing in here decides about points: whatever
-this side says is only an answer.
+holds only this folder and two modules of ``notebooks``. Nothing in here decides about points:
+whatever this side says is only an answer.
 """
 
 from __future__ import annotations

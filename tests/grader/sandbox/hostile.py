@@ -90,6 +90,7 @@ def _all() -> list[Submission]:
         *_reaching_out(),
         *_reaching_for_the_answer(),
         *_the_pipe(),
+        *_the_program(),
         *_detecting(),
         *_strange_but_honest(),
         *_broken(),
@@ -733,7 +734,7 @@ def _floods() -> list[Submission]:
             def should_compact(*args, **kwargs):
                 kept = []
                 while True:
-                    kept.append(bytearray(10**6))
+                    kept.append(bytearray(10**7))
             """,
             reason="memory",
         ),
@@ -1393,6 +1394,142 @@ def _the_pipe() -> list[Submission]:
             ),
             NONE,
             "returned None",
+        ),
+    ]
+
+
+# The program inside, reached through the objects of its own process.
+_PROGRAM = """
+    import gc, os, sys
+
+    def _program():
+        steps = sys._getframe()
+        while "do_apply" != steps.f_code.co_name:
+            steps = steps.f_back
+        return steps.f_locals["self"], steps.f_locals["message"]
+"""
+
+
+def _the_program() -> list[Submission]:
+    """Ways to make the program inside say something else; whatever it says is only an answer."""
+    return [
+        _day1(
+            "an answer forged with its ticket",
+            _PROGRAM
+            + """
+    def estimate(text, coefficients=None):
+        worker, message = _program()
+        forged = {"answer": message["id"], "value": True, "passed": True, "points": 1}
+        worker._pipe.send({**forged, "line": "passed", "printed": "1/1", "reached": []})
+        os._exit(0)
+    """,
+        ),
+        _day1(
+            "the program's answers replaced",
+            _PROGRAM
+            + """
+    def estimate(text, coefficients=None):
+        worker, message = _program()
+        type(worker).do_apply = lambda self, message: {"value": True, "passed": True}
+        return None
+    """,
+        ),
+        _day1(
+            "a function of the other side's as the answer",
+            _PROGRAM
+            + """
+    def estimate(text, coefficients=None):
+        protocol = sys.modules["grader.sandbox.inside.protocol"]
+        protocol.encode = lambda value, export=None: {"call": 0}
+        return 1
+    """,
+        ),
+        _day1(
+            "a counter of the other side's as the answer",
+            _PROGRAM
+            + """
+    def estimate(text, coefficients=None):
+        protocol = sys.modules["grader.sandbox.inside.protocol"]
+        protocol.encode = lambda value, export=None: {"counter": 0, "coefficients": None}
+        return 1
+    """,
+        ),
+        _day1(
+            "every function of this name in the process's memory",
+            """
+            import gc, types
+
+            gc.unfreeze()
+
+            def estimate(text, coefficients=None):
+                for found in gc.get_objects():
+                    if type(found) is types.FunctionType and found.__name__ == "estimate":
+                        if found is not estimate:
+                            return found(text)
+            """,
+            reason="uses the library's own estimate",
+        ),
+        _day1(
+            "the note of a stub wiped out",
+            """
+            import sys
+            import compaction.tokens as tokens
+
+            def estimate(text, coefficients=None):
+                try:
+                    return tokens.estimate(text)
+                except RuntimeError:
+                    sys.modules["compaction._stubbed"].reached.clear()
+                    return len(text) // 4
+            """,
+        ),
+        _day1(
+            "a signal handler that answers in between",
+            _PROGRAM
+            + """
+    import signal, time
+
+    def _answer(*_):
+        worker, message = _program()
+        worker._pipe.send({"answer": message["id"] + 1, "value": 1})
+
+    def estimate(text, coefficients=None):
+        signal.signal(signal.SIGALRM, _answer)
+        signal.raise_signal(signal.SIGALRM)
+        return 1
+    """,
+            reason="no answer",
+        ),
+        _day1(
+            "the space of names replaced by one that has everything",
+            """
+            import sys
+
+            class Everything(type(sys)):
+                def __getattribute__(self, name):
+                    if name == "__dict__":
+                        return {"estimate": lambda text, coefficients=None: 86}
+                    return super().__getattribute__(name)
+
+            sys.modules["__main__"].__class__ = Everything
+
+            def estimate(text, coefficients=None):
+                return None
+            """,
+        ),
+        _day1(
+            "a group of a hundred thousand exceptions",
+            """
+            def estimate(text, coefficients=None):
+                raise ExceptionGroup("many", [ValueError(n) for n in range(100_000)])
+            """,
+        ),
+        _day1(
+            "half a surrogate pair in what an exception says",
+            r"""
+            def estimate(text, coefficients=None):
+                raise ValueError("\ud800\x1b[2J\u202e passed")
+            """,
         ),
     ]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,9 @@ pytestmark = [
 ]
 
 QUICK = Limits(call_s=2.0, cell_s=4.0, cpu_s=16, submission_s=30.0, memory_bytes=256 * 2**20)
+
+PATIENT = replace(QUICK, call_s=30.0, submission_s=120.0)
+"""For what ends by itself: a slow machine must not make a time-out of it."""
 
 _TABLE = submissions(Path("@SECRET@"), Path("@REPOSITORY@"), 0)
 
@@ -67,7 +70,10 @@ def seed(monkeypatch: pytest.MonkeyPatch) -> None:
 def graded(sandbox: Sandbox, submission: Submission) -> list[Result]:
     functions = [exercise.function for exercise in exercises_of(submission.day)]
     checks = [CHECKS[name] for name in CHECKS_OF[submission.day]]
-    return grade(sandbox, dict.fromkeys(functions, submission.cells), checks)
+    is_whole = submission.passes == CHECKS_OF[submission.day]
+    ends = "longer" not in submission.reason and (submission.reason or is_whole)
+    limits = PATIENT if ends else QUICK
+    return grade(sandbox, dict.fromkeys(functions, submission.cells), checks, limits=limits)
 
 
 def processes_below(pid: int) -> set[int]:
@@ -96,9 +102,7 @@ def test_each_gets_what_it_deserves(
     submission = next(s for s in submissions(secret, repository, port) if s.name == name)
     # Such as the one that multiprocessing starts once for each process that has ever used it.
     others = processes_below(os.getpid()) - _of_the_sandbox(sandbox)
-    started = time.monotonic()
     results = graded(sandbox, submission)
-    took = time.monotonic() - started
 
     assert tuple(r.id for r in results if r.passed) == submission.passes, [r.line for r in results]
     lost = [result for result in results if not result.passed]
@@ -108,7 +112,6 @@ def test_each_gets_what_it_deserves(
         assert "\x1b" not in said
     if submission.reason:
         assert any(submission.reason in result.line for result in lost), [r.line for r in lost]
-    assert took < QUICK.submission_s
     assert secret.read_text() == "nobody's points"
     assert [path.name for path in secret.parent.iterdir()] == ["gradebook.db"]
     assert not list(Path("/tmp").glob("hostile-was-here"))
