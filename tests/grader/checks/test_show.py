@@ -65,3 +65,19 @@ def test_values_that_differ_never_look_the_same(first: Any, second: Any) -> None
     assert expected != got
     assert max(len(expected), len(got)) < 500
     assert expected.isprintable() and got.isprintable()
+
+
+def test_long_dicts_part_at_a_key_or_within_its_value() -> None:
+    long = {"text": "a" * 200, "size": {"rows": 1}}
+    assert difference(long, {**long, "size": {"rows": 2}}) == (
+        '["size"]: {"rows": 1}',
+        '["size"]: {"rows": 2}',
+    )
+    assert difference(long, {"text": long["text"]}) == (
+        '["size"]: {"rows": 1}',
+        '["size"]: nothing',
+    )
+    assert difference({"text": long["text"]}, long) == (
+        '["size"]: nothing',
+        '["size"]: {"rows": 1}',
+    )
