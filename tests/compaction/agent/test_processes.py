@@ -95,17 +95,23 @@ def test_a_real_ctrl_c_ends_the_command_and_keeps_the_session(folder: Path, tmp_
 
 # --- nothing is left running ----------------------------------------------------------------
 
-# A child in the background, one in the foreground, and one that ignores a polite signal.
-FAMILY = "sleep 300 & (trap '' TERM HUP; sleep 301) & echo $$ > pid; sleep 302"
+# A child in the background, one in the foreground, one that ignores a polite signal, and one that
+# has gone into a session of its own.
+FAMILY = (
+    "setsid sh -c 'echo $$ > child; exec sleep 303' & sleep 300 & "
+    "(trap '' TERM HUP; sleep 301) & while [ ! -s child ]; do sleep 0.01; done; "
+    "echo $$ > pid; sleep 302"
+)
 
 
-def alive(group: int) -> list[str]:
-    """The processes of a group; a dead one may wait for its parent to take note."""
+def alive(group: int, child: int = 0) -> list[str]:
+    """The processes of a group, and a child; a dead one may wait for its parent to take note."""
     listed = subprocess.run(
-        ["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True, check=True
+        ["ps", "-eo", "pid=,pgid=,stat=,args="], capture_output=True, text=True, check=True
     )
-    lines = [line.split(None, 2) for line in listed.stdout.splitlines()]
-    return [words[2] for words in lines if words[0] == str(group) and words[1][0] != "Z"]
+    lines = [line.split(None, 3) for line in listed.stdout.splitlines()]
+    family = [w for w in lines if w[1] == str(group) or w[0] == str(child)]
+    return [words[3] for words in family if words[2][0] != "Z"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
@@ -118,11 +124,11 @@ def test_a_command_and_its_children_end_with_the_agent(
         process.stdin.write("Run it.\n")
         process.stdin.flush()
         wait_for(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip())
-        group = int((folder / "pid").read_text())
-        assert len(alive(group)) >= 3
+        group, child = (int((folder / name).read_text()) for name in ("pid", "child"))
+        assert len(alive(group)) >= 3 and len(alive(0, child)) == 1
         process.send_signal(number)
-        process.wait(timeout=10)
-        wait_for(lambda: not alive(group), timeout_s=1.0)
+        process.wait(timeout=60)
+        wait_for(lambda: not alive(group, child))
         process.stdin.close()
         process.stdout.close()
         assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
@@ -217,7 +223,7 @@ def test_a_closed_terminal_ends_the_agent_and_its_command(folder: Path, tmp_path
         wait_for(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip())
         group = int((folder / "pid").read_text())
         os.close(terminal)
-        wait_for(lambda: not alive(group), timeout_s=1.5)
+        wait_for(lambda: not alive(group))
         _, status = os.waitpid(pid, 0)
         assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP
         assert problems(messages_in(file)) == ["tool call 'call_1' has no result right after it"]
