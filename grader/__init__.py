@@ -3,6 +3,10 @@
 A notebook needs two names from here::
 
     from grader import check, score
+
+From the bottom up: ``exercises`` (which function, which day), ``starters``, ``checks``,
+``notebooks`` (read, never run), ``sandbox`` (run, confined), ``learner`` (what runs at home),
+``build`` (labs and lessons from their sources), ``autograde`` (a class), ``report``.
 """
 
 from __future__ import annotations

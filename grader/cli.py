@@ -20,7 +20,10 @@ COMMANDS: dict[str, Command] = {
         "grader.build.release",
         "pack the course into a zip archive for people without git",
     ),
-    "report": ("grader.report.command", "a page about a class: scores, traps, who needs a person"),
+    "report": (
+        "grader.report.command",
+        "write a page on a class: scores, traps, who needs a person",
+    ),
     "selftest": (
         "grader.learner.selftest",
         "run the fifteen checks on solutions, starters or your code",

@@ -1,4 +1,4 @@
-"""What the parts of a message that are no text cost: images, files, recordings.
+"""What the parts of a message other than text cost: images, files, recordings.
 
 A message goes in, tokens come out. Nothing is decoded but the first bytes of an image: base64 is
 not counted as if it were written, but as what it is. The prices are those that providers publish

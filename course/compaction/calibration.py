@@ -18,7 +18,7 @@ from compaction.attachments import file_tokens
 from compaction.feature_meter import FeatureMeter as FeatureMeter  # handed on
 from compaction.messages import Message, image_count, marked_text, tools_text
 from compaction.observing import GrowingHistory, prompt_tokens
-from compaction.tokens import DEFAULT, IMAGE_TOKENS, Chars, Coefficients, count_chars
+from compaction.tokens import DEFAULT, IMAGE_TOKENS, Coefficients, count_chars
 
 MIN_COEFFICIENT, MAX_COEFFICIENT = 0.01, 4.0
 """Every coefficient is limited to this range (tokens a character)."""
@@ -193,7 +193,11 @@ _LEAST_SCATTER = 0.02
 
 
 def _reweighted(rows: Sequence[_Row], prior_deviation: float) -> tuple[float, float]:
-    """Return the two factors on the prior that minimise the robust relative error."""
+    """Return the two factors on the prior that minimise the robust relative error.
+
+    Each round measures how far every sample is off, gives those far off less weight, and solves
+    the weighted problem again, until the factors rest (forty rounds are plenty).
+    """
     # To begin with all samples count alike, and the prior hardly at all.
     factors = _ridge(rows, [1.0] * len(rows), 0.001)
     for _ in range(40):
@@ -215,6 +219,8 @@ def _ridge(
     rows: Sequence[_Row], weights: Sequence[float], prior_weight: float
 ) -> tuple[float, float]:
     """Solve the weighted normal equations with a ridge towards the factors (1, 1)."""
+    # The ridge is a sample of its own for each term: "the factor is 1", with the prior's weight.
+    # It adds to the diagonal and to the right side, so a term without samples comes out as 1.
     pairs = list(zip(rows, weights, strict=True))
     xx = prior_weight + sum(w * r.cjk * r.cjk for r, w in pairs)
     yy = prior_weight + sum(w * r.other * r.other for r, w in pairs)
@@ -241,10 +247,10 @@ class Size(NamedTuple):
     file_tokens: int = 0
 
     def plus(self, more: Size) -> Size:
-        return Size(*(mine + its for mine, its in zip(self, more, strict=True)))
+        return Size(*map(int.__add__, self, more))
 
     def minus(self, less: Size) -> Size:
-        return Size(*(mine - its for mine, its in zip(self, less, strict=True)))
+        return Size(*map(int.__sub__, self, less))
 
     def tokens(self, coefficients: Coefficients) -> float:
         """Return the unrounded estimate, images and files included."""
@@ -263,8 +269,10 @@ def size_of(message: Mapping[str, Any]) -> Size:
     >>> size_of({"role": "user", "content": "你好"})
     Size(cjk=2, other=7, images=0, file_tokens=0)
     """
-    chars: Chars = count_chars(marked_text(message))
-    return Size(chars.cjk, chars.other, image_count([message]), file_tokens(message))
+    cjk, other = count_chars(marked_text(message))
+    if isinstance(message.get("content"), str):  # the common case: nothing can be attached
+        return Size(cjk, other)
+    return Size(cjk, other, image_count([message]), file_tokens(message))
 
 
 def size_of_tools(tools: Sequence[Mapping[str, Any]] | None) -> Size:

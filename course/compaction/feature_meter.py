@@ -16,7 +16,7 @@ from typing import Any
 
 from compaction.attachments import attachment_tokens
 from compaction.feature_model import FeatureModel, FeatureSample
-from compaction.features import Vector, count_features
+from compaction.features import Vector, count_features, learned
 from compaction.messages import Message, text_of, thoughts_of, tools_text
 from compaction.observing import GrowingHistory, prompt_tokens
 from compaction.tokens import DEFAULT, Coefficients
@@ -24,8 +24,8 @@ from compaction.tokens import DEFAULT, Coefficients
 MIN_SAMPLES, MAX_SAMPLES = 3, 120
 """Calibration begins with three samples and looks at the newest hundred and twenty."""
 
-MARGIN, CALIBRATED_MARGIN = 1.9, 1.645
-"""Standard deviations between the count and the count to decide with."""
+CALIBRATED_MARGIN = 1.645
+"""Standard deviations between the count and the count to decide with, once calibrated."""
 
 MIN_RATIO, MAX_RATIO = 0.5, 2.0
 """Limits of the ratio of usage to estimate, which serves until the meter is calibrated."""
@@ -127,7 +127,7 @@ class FeatureMeter:
         at most one in ten once calibrated.
         """
         known, features = self._split(messages, tools)
-        margin = CALIBRATED_MARGIN if self.calibrated else MARGIN
+        margin = CALIBRATED_MARGIN if self.calibrated else learned().margin
         estimate = self._model.tokens(features) + margin * self._model.deviation(features)
         return max(0, known + math.ceil(round(estimate * max(1.0, self._ratio(known)), 6)))
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from compaction.features import Vector, factors, weights
+from compaction.features import Vector, learned
 
 Matrix = list[list[float]]
 
@@ -35,7 +35,6 @@ SCATTER, SCATTER_SAMPLES = 0.08, 6
 
 SHORT = 60
 """Tokens at which a sample's variance is twice that of a long one."""
-
 
 HALF_LIFE = 20
 """Samples after which an older one counts half: another model may answer by then."""
@@ -60,11 +59,15 @@ class FeatureModel:
     (7, 2)
     """
 
-    def __init__(self) -> None:
-        self._costs = (*weights(), MESSAGE_TOKENS, 1.0)
+    def __init__(
+        self, weights: Vector | None = None, factors: tuple[Vector, ...] | None = None
+    ) -> None:
+        """Begin with the packaged weights and factors, or with others that were learned."""
+        self._costs = (*(weights or learned().tokens), MESSAGE_TOKENS, 1.0)
         self._shifts = [0.0] * len(self._costs)
         self._scatter = SCATTER
-        self._root = _root(_prior_precision())
+        self._precision = _prior_precision(factors or learned().factors)
+        self._root = _root(self._precision)
 
     def tokens(self, features: Vector) -> float:
         """Return the unrounded count of a vector of features."""
@@ -136,7 +139,7 @@ class FeatureModel:
         scatter: float,
     ) -> tuple[Matrix, list[float]]:
         """Solve the weighted normal equations; return their root and the shifts."""
-        gram = [line[:] for line in _prior_precision()]
+        gram = [line[:] for line in self._precision]
         right = [0.0] * len(gram)
         for row, want, belief, weight in zip(rows, wanted, trust, kept, strict=True):
             factor = belief * weight / scatter**2
@@ -153,10 +156,9 @@ class FeatureModel:
 
 
 @cache
-def _prior_precision() -> Matrix:
-    """Return the inverse covariance of the shifts before any sample."""
-    known = factors()
-    size = len(weights())
+def _prior_precision(known: tuple[Vector, ...]) -> Matrix:
+    """Return the inverse covariance of the shifts before any sample, by the known factors."""
+    size = len(known[0])
     covariance = [[0.0] * (size + 2) for _ in range(size + 2)]
     for i in range(size):
         for j in range(size):

@@ -68,12 +68,15 @@ def pair_results(messages: Sequence[Message]) -> tuple[dict[int, int], list[int]
     latest: dict[str, int] = {}  # id -> position of the latest assistant message calling it
     nameless: list[int] = []  # calls without an id can never be answered
     for position, message in enumerate(messages):
+        # A call waits from here on. Ids come again, so each has a stack of those who wait.
         for call in calls_of(message):
             if call.id is None:
                 nameless.append(position)
             else:
                 waiting.setdefault(call.id, []).append(position)
                 latest[call.id] = position
+        # A result answers the top of its stack, the nearest. Where nobody waits it is a duplicate,
+        # and stays with whoever called last, so that compaction never leaves it without a call.
         result_id = message.get("tool_call_id")
         if message.get("role") == "tool" and isinstance(result_id, str) and result_id in latest:
             owner[position] = waiting[result_id].pop() if waiting[result_id] else latest[result_id]
@@ -89,7 +92,7 @@ def group_messages(
     """Split a history into groups, in order, each with the kind that says whether it stays.
 
     An assistant message with tool calls and all its results are one group, with whatever
-    stands between them; every other message is a group of its own. A group takes the highest
+    comes between them; every other message is a group of its own. A group takes the highest
     kind among its members; the last ``keep_recent`` groups that are not kept for another
     reason are ``recent``.
 

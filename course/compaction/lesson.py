@@ -17,7 +17,7 @@ def compare(my_guess: Any, outcome: Any, unit: str = "") -> None:
     """Print a guess beside the outcome, in one line; without a guess, say that it was left open.
 
     Two numbers are compared by how far apart they lie, and all else by whether it is the same.
-    ``unit`` stands behind both: a word for what is counted, or ``%``.
+    ``unit`` follows both: a word for what is counted, or ``%``.
 
     >>> compare(20, 12, "times")
     your guess: 20 times · outcome: 12 times (67 % too high)

@@ -105,7 +105,8 @@ class Request(NamedTuple):
 def tokenizer_counts(more: bool = False) -> TokenizerCounts:
     """Load the exact token counts and the texts that were counted.
 
-    The lessons' figures are of six families; with ``more`` there are three besides.
+    The lessons' figures are of six families and seventeen kinds of text; with ``more`` there are
+    three families and ten kinds besides.
 
     Raises ``ValueError`` when a text is no longer the one that was counted.
 
@@ -121,7 +122,7 @@ def tokenizer_counts(more: bool = False) -> TokenizerCounts:
     listed = record["families"] + (record["more_families"] if more else [])
     families = tuple(Family(**family) for family in listed)
     pieces = []
-    for kind in record["kinds"]:
+    for kind in record["kinds"] + (record["more_kinds"] if more else []):
         texts = split_pieces(_read("tokenizer_texts", f"{kind['kind']}.txt"))
         if list(texts) != [piece["name"] for piece in kind["pieces"]]:
             raise ValueError(f"{kind['kind']}.txt: other pieces than the ones counted; {_AGAIN}")

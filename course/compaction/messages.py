@@ -174,7 +174,7 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 def _deeper_text(message: Mapping[str, Any]) -> list[str]:
     """Return the texts of a message that are neither plain content nor tool calls."""
-    texts = []
+    texts: list[str] = []
     content = message.get("content")
     for part in [] if content is None or isinstance(content, str) else _parts(content):
         if (kind := _kind_of(part)) in _CALL_PARTS:
@@ -212,6 +212,8 @@ def thoughts_of(message: Mapping[str, Any]) -> str:
         if isinstance(text := message.get(field), str) and text:
             return text
     content, details = message.get("content"), message.get("reasoning_details")
+    if isinstance(content, str) and not details:  # the common case: no parts to look into
+        return ""
     thoughts = [part for part in _parts(content) if _kind_of(part) in _THOUGHT_PARTS]
     return "\n".join(filter(None, map(_thought, [*thoughts, *_parts(details)])))
 
@@ -225,7 +227,7 @@ def _thought(part: Mapping[str, Any]) -> str:
 
 
 class Attachment(NamedTuple):
-    """A part that is no text: ``kind`` image, file or audio; ``data`` is base64 or "".
+    """A part other than text: ``kind`` image, file or audio; ``data`` is base64 or "".
 
     ``form`` is an image's detail, a file's media type, a recording's format; each may be "".
     """

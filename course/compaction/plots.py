@@ -80,7 +80,7 @@ def plot_fit(samples: Sequence[Sample], tables: Mapping[str, Coefficients]) -> F
 
 
 def plot_kinds(errors: Mapping[str, Mapping[str, float]], title: str = "") -> Figure:
-    """Draw signed errors (fractions) as a dot a family in a row a kind of text.
+    """Draw signed errors (fractions) as dots: one row per kind of text, one dot per family.
 
     ``errors`` maps a kind of text to a mapping from the name of a tokenizer to the error.
     """
@@ -446,7 +446,7 @@ def plot_trace(
             fontsize=9,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
         )
-    # The lines' names stand at the side where the window is emptier.
+    # The lines' names are on the side where the window is emptier.
     left = not estimates or estimates[0] <= estimates[-1]
     for share, word in ((threshold, "threshold"), (emergency, "emergency")):
         axes.axhline(share * window, color=GREY, linestyle=(0, (5, 3)), linewidth=1)

@@ -49,7 +49,7 @@ _PINNED = re.compile(rf"[ \t\n*•-]*+(?P<sentence>(?:{_QUOTES}|[.!?](?!\s|$)|[^
 def pinned_probes(messages: Iterable[Message]) -> list[Probe]:
     """Collect what the user pinned: after ``remember:`` or ``记住：``, one probe a fact.
 
-    The fact is what stands in backticks or quotes, else the whole sentence. Only the user's
+    The fact is what is in backticks or quotes, else the whole sentence. Only the user's
     own messages count: a tool result or a summary must not pin itself.
 
     >>> pinned_probes([{"role": "user", "content": "Remember: build with `make all`. Thanks."}])

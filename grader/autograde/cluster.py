@@ -1,4 +1,4 @@
-"""Mark submissions on a Dask cluster: each worker fences them in, results come back here.
+"""Grade submissions on a Dask cluster: each worker has its own sandbox, results come back here.
 
 Workers need the course installed (the same version) and nothing else: no gradebook, no shared
 folder. A worker that dies loses nothing: what it was at is given to another one.

@@ -42,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Mark:
-    """What came of a check. ``lines`` is what the learner reads, ``why`` the trap if known.
+    """The result of a check. ``lines`` is what the learner reads, ``why`` the known mistake.
 
     ``kind`` is ``passed``, ``wrong`` (an answer), ``raised`` (an exception of the learner's) or
     ``stopped``: no answer, for a limit, a cell that failed, or reaching for the library's own.

@@ -29,7 +29,7 @@ GRACE_S = 60.0
 
 @dataclass(frozen=True)
 class Setting:
-    """How submissions are fenced in, wherever they are marked."""
+    """How submissions are confined, wherever they are graded."""
 
     isolation: str = "auto"
     require: bool = False

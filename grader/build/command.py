@@ -137,7 +137,7 @@ def _release(filled: dict[str, str], root: Path) -> dict[str, dict[str, bytes]]:
     """Let nbgrader make the learners' versions; return each lab's files by their names.
 
     It works in a folder of its own with a gradebook of its own, so the result depends on the
-    sources only, and a gradebook with submissions does not stand in the way.
+    sources only, and a gradebook with submissions is not in the way.
     """
     with tempfile.TemporaryDirectory() as name:
         work = Path(name).resolve()

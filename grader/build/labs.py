@@ -46,7 +46,7 @@ def fill_lab(path: Path, root: Path) -> str:
 
 
 def read(path: Path) -> Notebook:
-    """Read a notebook of the course; raise BuildError in one line when it is none."""
+    """Read a notebook of the course; raise BuildError in one line when it is not one."""
     try:
         notebook = json.loads(path.read_bytes())
         cells = notebook["cells"]

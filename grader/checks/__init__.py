@@ -2,6 +2,11 @@
 
 Each check calls the learner's function of one day and the library for everything else, counts
 with a fresh meter, and draws some of its cases under a seed.
+
+A check is a function in ``day1`` ... ``day8``, under the decorator of ``check``; ``catalogue`` has
+them in order. ``trial`` runs a learner's function beside the library's on what ``histories`` draws;
+``values`` reduces and compares what came back; ``spell`` and ``show`` write calls and values as the
+learner reads them; ``failure`` holds the four lines.
 """
 
 from grader.checks.catalogue import CHECKS, CORE, EXTENSION

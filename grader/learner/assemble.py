@@ -95,7 +95,7 @@ def assemble(where: str | Path | None = None, **here: Function) -> Assembly:
     >>> assemble("/nowhere", estimate=estimate).own
     ('estimate',)
 
-    Raises BadInput for a name that is no exercise, and when a notebook that is read calls this.
+    Raises BadInput for a name that is not an exercise, and when a notebook that is read calls this.
     """
     global _is_running
     known = {exercise.function: exercise for exercise in EXERCISES}

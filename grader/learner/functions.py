@@ -159,7 +159,7 @@ def _execute(
 
 @contextlib.contextmanager
 def _surroundings(folder: Path) -> Iterator[None]:
-    """Stand in the notebook's folder, with output dropped and no input."""
+    """Work in the notebook's folder, with output dropped and no input."""
     stdin, path = sys.stdin, list(sys.path)
     sys.stdin = io.StringIO("")
     sys.path.insert(0, str(folder))

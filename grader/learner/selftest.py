@@ -136,7 +136,7 @@ def functions_at(where: str) -> Functions:
     >>> sorted(functions_at("solutions").found)[:3]
     ['budget_table', 'compact', 'estimate']
 
-    Raises BadInput for what is none of: ``solutions``, ``labs``, a folder with notebooks, a
+    Raises BadInput for anything but: ``solutions``, ``labs``, a folder with notebooks, a
     notebook, a Python file.
     """
     if where == "solutions":

@@ -251,7 +251,7 @@ def _choose(trees: dict[int, ast.Module], function: str) -> dict[int, list[ast.s
                 statement.chosen = True
                 waiting.append(statement)
 
-    # The function's own cells are run whole: what stands beside it may be meant for it. And what
+    # The function's own cells are run whole: what is beside it may be meant for it. And what
     # an import of everything binds is not known; one from __future__ holds for all cells below.
     home = {s.cell for s in binders[function] if s.kind != "import"}
     choose(s for s in statements if s.cell in home)

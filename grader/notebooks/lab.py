@@ -91,7 +91,7 @@ class LabNotebook:
     def steps(self) -> tuple[Step, ...]:
         """What to execute, in order, to have the learner's functions.
 
-        As in the notebook itself, a check sees what stands above it: a function is taken after
+        As in the notebook itself, a check sees what is above it: a function is taken after
         the last step before the last of its checks, and at the end where it has none.
         """
         runs: list[Cell] = []
@@ -132,7 +132,7 @@ def functions_of_day(day: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Raw:
-    """A cell as it stands in the file, and what nbgrader's metadata say about it."""
+    """A cell as it is in the file, and what nbgrader's metadata say about it."""
 
     name: str
     type: str

@@ -17,7 +17,7 @@ from grader.errors import BadInput
 from grader.exercises import SLUGS
 
 WORDS = {"passed": "passed", "wrong": "wrong answer", "raised": "exception", "stopped": "no answer"}
-"""What came of a check, as the page says it."""
+"""The result of a check, as the page says it."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _scores(course: Course) -> dict[tuple[str, str, str], Score]:
 def without_names(known: Class) -> Class:
     """Return the same class with numbers for names, in an order that says nothing.
 
-    Notes and the names of files are left out: people's names stand in them.
+    Notes and the names of files are left out: they hold people's names.
     """
     mixed = sorted(known.students, key=lambda name: hashlib.sha256(name.encode()).digest())
     width = len(str(len(mixed)))

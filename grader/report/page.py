@@ -131,7 +131,7 @@ def _labs(known: Class) -> str:
 
 
 def _picture(known: Class) -> str:
-    """Draw a bar a check; what it shows stands in words and numbers beside it."""
+    """Draw one bar per check; words and numbers beside it say the same."""
     found = outcomes(known)
     if not found:
         return "<p>No check has run yet.</p>"

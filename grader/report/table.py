@@ -1,4 +1,4 @@
-"""The report as CSV: a line a graded cell, and a line for what has no mark."""
+"""The report as CSV: one line per graded cell, and one for what has no mark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COLUMNS = ("learner", "lab", "cell", "outcome", "score", "max_score", "why", "li
 
 
 def table(known: Class) -> str:
-    """Return the same as CSV: a line a graded cell, and a line for what has no mark."""
+    """Return the same as CSV: one line per graded cell, and one for what has no mark."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)

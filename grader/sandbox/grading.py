@@ -1,6 +1,6 @@
 """Grade a learner's functions: run the checks on this side, and the functions in a sandbox.
 
-In go the cells that stand above each function's checks; out comes one result per check.
+In go the cells above each function's checks; out comes one result per check.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def grade(
 ) -> list[Result]:
     """Run checks on a learner's functions, and return their results in order.
 
-    ``exercises`` are the cells that stand above each function's checks, by the function's name.
+    ``exercises`` are the cells above each function's checks, by the function's name.
     Each function runs in a process of its own, so that none can spoil another. ``stubbed`` are
     the functions that the library lacks there (by default all of ``exercises``).
     ``limits.submission_s`` is for all of it.

@@ -1,4 +1,4 @@
-"""Day 4, as it is handed out: one message a group."""
+"""Day 4, as it is handed out: each message is a group."""
 
 from __future__ import annotations
 

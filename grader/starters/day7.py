@@ -1,4 +1,4 @@
-"""Day 7, the trap: dropping the oldest field, whatever the next steps need."""
+"""Day 7, as it is handed out: dropping the oldest field, whatever the next steps need."""
 
 from __future__ import annotations
 

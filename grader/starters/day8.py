@@ -1,4 +1,4 @@
-"""Day 8, the traps: one line for two, a report that is believed, a loop that stops too soon."""
+"""Day 8, as it is handed out: one line for two, a belief in reports, a loop that stops too soon."""
 
 from __future__ import annotations
 

@@ -75,12 +75,29 @@ def test_a_lesson_is_committed_with_outputs_in_order_and_is_small(name: str) -> 
 
 @pytest.mark.parametrize("name", DAYS)
 def test_a_lesson_has_the_size_that_a_reader_can_take(name: str) -> None:
-    count = len(load(name)["cells"])
-    assert 25 <= count <= 45, f"{count} cells"
-    words = len(prose(name).split())
-    assert words < 2000, f"{words} words"
+    guesses = sum(source.startswith("my_guess = ...") for _, source in cells(name, "code"))
+    count = len(load(name)["cells"]) - guesses / 2
+    assert 20 <= count <= 55, f"{count} cells"
+    needed, _, beyond = prose(name).partition("\n## Beyond")
+    assert len(needed.split()) < 2000, f"{len(needed.split())} words"
+    assert len(beyond.split()) <= 600, f"{len(beyond.split())} words beyond"
     long_cells = [i for i, source in cells(name, "code") if len(source.strip().splitlines()) > 12]
     assert long_cells == []
+
+
+@pytest.mark.parametrize("name", DAYS)
+def test_no_outcome_of_a_guess_is_told_above_the_cell_that_shows_it(name: str) -> None:
+    above = ""
+    for cell in load(name)["cells"]:
+        for output in cell.get("outputs", []):
+            found = re.search(
+                r"no guess yet · outcome: ([\d,.]{3,}) ", "".join(output.get("text", ""))
+            )
+            if found:
+                told = rf"(?<![\d,.]){re.escape(found[1])}(?![\d,.])"
+                assert not re.search(told, above), f"{found[1]} above {cell['id']}"
+        if cell["cell_type"] == "markdown":
+            above += "".join(cell["source"])
 
 
 @pytest.mark.parametrize("name", DAYS)

@@ -241,7 +241,7 @@ class Agent:
         return None
 
     def undo(self) -> bool:
-        """Take the last compaction back: what it replaced stands there again, what followed stays.
+        """Take the last compaction back: what it replaced comes back, what followed stays.
 
         Returns False where this run of the program has made none.
         """

@@ -1,7 +1,7 @@
 """Where the agent's sessions are kept: one JSON file each, written whole after every message.
 
 A session file is a history like any other, an object with ``messages`` and ``tools``, so that
-``python -m compaction budget FILE`` reads it; what the agent needs besides stands under
+``python -m compaction budget FILE`` reads it; what else the agent needs is listed under
 ``agent``. Keys are never in it.
 """
 
@@ -33,7 +33,7 @@ from compaction.probes import Probe
 VERSION = 1
 
 KEY = "[key]"
-"""What stands in the place of a key."""
+"""What replaces a key."""
 
 PRIVATE = 0o600
 """The permissions of what the agent writes down: histories hold whole files."""

@@ -37,7 +37,7 @@ STOP_SHARE = 0.88
 class Outcome:
     """What one task cost and whether its answer is right; ``state`` is the state at its end.
 
-    ``lacked_dropped`` says that a call failed for want of a field that had been dropped.
+    ``lacked_dropped`` says that a call failed because a field that it needs had been dropped.
     """
 
     task: str
@@ -58,7 +58,7 @@ def run_task(
     *,
     carrying: bool = True,
 ) -> Outcome:
-    """Let the agent work on one task and return what came of it.
+    """Let the agent work on one task and return the result.
 
     >>> run_task(tasks()[0], keep=3, policy="selective").correct
     True

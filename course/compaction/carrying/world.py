@@ -285,7 +285,7 @@ class Tool:
     result: str | None = None
 
     def call(self, state: Mapping[str, object]) -> State:
-        """Run the tool on what ``state`` holds of its fields; an error stands under ``hata``."""
+        """Run the tool on what ``state`` holds of its fields; an error is listed under ``hata``."""
         return self.run({name: state[name] for name in self.declares if name in state})
 
 

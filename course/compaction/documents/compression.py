@@ -21,7 +21,7 @@ class Compressed:
     """What :func:`compress` made of its units.
 
     ``text`` has ``tokens`` tokens by the caller's count. ``units`` are the units in it, in its
-    order, summaries among them. Every unit that came in stands in ``units`` word for word, in
+    order, summaries among them. Every unit that came in is in ``units`` word for word, in
     ``summarized`` (only its summary is in the text) or in ``dropped`` (nothing of it is).
     ``notes`` says of which unit there is no summary, and why.
     """

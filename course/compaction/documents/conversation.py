@@ -1,4 +1,4 @@
-"""Conversations: a unit a turn, a round of tool calls, a rule or a decision of the user."""
+"""Conversations: one unit per turn, round of tool calls, rule or decision of the user."""
 
 from __future__ import annotations
 

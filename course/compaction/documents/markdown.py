@@ -1,4 +1,4 @@
-"""Markdown: a unit a section; what a fence or the front matter holds is no heading."""
+"""Markdown: one unit per section; nothing in a fence or in the front matter is a heading."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def markdown_units(text: str, prefix: str) -> list[Unit]:
 def _headings_and_code(
     lines: Sequence[str],
 ) -> tuple[dict[int, tuple[int, str]], set[int]]:
-    """Return the (level, title) of the headings by line, and the lines that are no prose."""
+    """Return the (level, title) of the headings by line, and the lines that are not prose."""
     from markdown_it import MarkdownIt
 
     front = _front_matter(lines)

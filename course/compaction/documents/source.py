@@ -1,4 +1,4 @@
-"""Source files: a unit a function or class, else a unit a block between blank lines."""
+"""Source files: one unit per function or class; elsewhere, one per block between blank lines."""
 
 from __future__ import annotations
 

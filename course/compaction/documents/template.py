@@ -15,7 +15,7 @@ TEMPLATE = ("Topic:", "Outcome:", "Constraints:", "Open questions:")
 """The headings of a unit's summary, in this order."""
 
 NOT_STATED = "not stated"
-"""What stands under a heading that a summary left out; "none" would be a claim."""
+"""What is written under a heading that a summary left out; "none" would be a claim."""
 
 _NAMES = tuple(heading.rstrip(":") for heading in TEMPLATE)
 _TOPIC, _OUTCOME, _CONSTRAINTS, _OPEN = _NAMES

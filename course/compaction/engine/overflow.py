@@ -1,7 +1,8 @@
 """Recognise "too long" in the words of many gateways, and read what they say about the window.
 
 In goes an error: an exception of the ``openai`` client, an error event, or its text. Out comes an
-:class:`Overflow`, or None for every other fault. The wordings are a table: a new gateway is a line.
+:class:`Overflow`, or None for every other fault. The wordings are a table, one
+line each.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ def read_reply(value: object, fresh_id: str = "call") -> Reply:
     Thoughts between ``<think>`` tags are no part of the answer and are cut out. A call without an
     id of its own gets one that begins with ``fresh_id``, so that it can be answered; arguments
     that are not a JSON object become ``{}``, and ``broken`` says so. Raises ReplyError for
-    anything that is no assistant message.
+    anything that is not an assistant message.
 
     >>> read_reply("Hello.").message
     {'role': 'assistant', 'content': 'Hello.'}

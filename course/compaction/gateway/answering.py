@@ -42,7 +42,7 @@ Taken = list[tuple[Script, Reply]]
 class SeenRequest:
     """A request as the gateway saw it, and how it answered.
 
-    ``body`` is None when it was no JSON object; ``usage`` is what the reply carried, if any;
+    ``body`` is None when it was not a JSON object; ``usage`` is what the reply carried, if any;
     ``faults`` names the faults that it met. Headers, and so keys, are never kept.
     """
 

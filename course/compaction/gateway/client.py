@@ -30,7 +30,7 @@ def summarize_with(
     The stretch goes out as data inside ``summary_prompt``, without tools. A request of more than
     ``room_tokens`` (by ``count``, else the two-term estimate), or one that the gateway refuses as
     too long, is made in parts, whose summaries are joined under the four headings. The client's
-    errors pass through; SummaryError is raised for a reply that is no finished text (a tool call,
+    errors pass through; SummaryError is raised for a reply that is not finished text (a tool call,
     nothing but thoughts, or cut off at its length limit), so that ``compact`` abandons and says
     why. ``observe`` is called with the messages sent and the reply's usage, which may be None:
     what a compaction costs is part of the account. Under a target the summariser is told its

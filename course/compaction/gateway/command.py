@@ -27,7 +27,7 @@ def serve(
     """Run a gateway until Ctrl-C, print its base URL first, and return the exit code 0.
 
     ``options`` are those of Gateway. Raises OSError when the port is taken, ScriptError and
-    ValueError for a script or a fault that is none.
+    ValueError for a script or a fault that is not valid.
     """
     out = sys.stdout if out is None else out
     with Gateway(script, port=port, faults=faults, **options) as gateway:

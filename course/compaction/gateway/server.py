@@ -38,7 +38,7 @@ class Gateway:
     the words of ``too_long``: "openai", "vllm", "anthropic" and so on.
 
     Any API key and model is accepted; limits and sampling parameters are checked, and change
-    nothing. ``start`` raises OSError when the port is taken; a reply that is none raises
+    nothing. ``start`` raises OSError when the port is taken; a reply that is not valid raises
     ScriptError here.
 
     >>> with Gateway(script=["Hello."]) as gateway:

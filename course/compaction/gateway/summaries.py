@@ -17,7 +17,7 @@ def is_summary_request(messages: Sequence[Message]) -> bool:
     """Say whether a request asks for a summary: its last message is a ``summary_prompt``.
 
     It is known by the prompt's first line, in either language; nothing but system instructions
-    may stand before it, so that a quoted prompt inside a history is not taken for one.
+    may come before it, so that a quoted prompt inside a history is not taken for one.
     """
     if not messages:
         return False

@@ -67,7 +67,7 @@ def open_histories(path: str | Path, progress: Progress | None = None) -> Histor
 
 
 def parse_histories(data: bytes, name: str = "the text") -> HistoryFile:
-    """Parse the bytes of a file of histories; ``name`` stands in the error messages.
+    """Parse the bytes of a file of histories; error messages call it ``name``.
 
     >>> parse_histories(b'{"role": "user", "content": "hi"}').form
     'message lines'
@@ -313,7 +313,7 @@ def _chat(value: Any, place: str, lines: list[int] | None) -> Conversation:
 
 
 def _unknown(fields: dict[str, Any], place: str) -> str:
-    """Say what an object looks like that is no conversation."""
+    """Say what an object that is not a conversation looks like."""
     names = [brief(str(name)) for name in list(fields)[:4]]
     more = ", ..." if len(fields) > 4 else ""
     seen = f" (its fields: {', '.join(names)}{more})" if names else ""

@@ -1,7 +1,10 @@
 """Day 5: structured summaries in the place of old stretches.
 
-``format`` is the form of a summary: headings, prompt, reader. ``extractive`` writes one without
-a model. ``one_pass`` is ``compact``: every stretch is replaced, or nothing is touched.
+``format`` is the form of a summary: headings, prompt, reader. ``one_pass`` is ``compact``: every
+stretch is replaced, or nothing is touched. ``extractive`` writes a summary without a model, in
+this order: ``prose`` reads sentences, ``changes`` tool calls (with ``shell`` for commands and
+``outcome`` for results), ``records`` the ``values`` in both; ``gather`` collects what may be said,
+``attachments`` the parts other than text, and ``choice`` takes what fits the room.
 """
 
 from compaction.messages import SUMMARY_PREFIX as SUMMARY_PREFIX

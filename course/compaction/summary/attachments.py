@@ -20,7 +20,7 @@ _KINDS = {
 
 
 def attachments_of(message: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each part that is no text: its kind, its name, its address if it has one.
+    """Yield one line per part other than text: its kind, its name, its address if it has one.
 
     >>> part = {"type": "file", "file": {"filename": "invoice-0417.pdf", "file_data": "..."}}
     >>> list(attachments_of({"role": "user", "content": [part]}))

@@ -90,7 +90,7 @@ class Index:
     _labels: dict[tuple[str, str], dict[str, Record]] = field(default_factory=dict)
 
     def add_text(self, record: Record, text: str, *, is_written: bool) -> None:
-        """Add the values of what somebody wrote, or of a result that is no JSON."""
+        """Add the values of what somebody wrote, or of a result that is not JSON."""
         self._add(record, dict.fromkeys(values_in(text), ""), is_written)
 
     def add_call(self, record: Record, pair: CallResult) -> None:

@@ -32,7 +32,7 @@ _PATH_BEGINNINGS = ("/", "~/", "./", "../")
 
 
 def values_in(text: str) -> list[str]:
-    """Return the distinct values of a text, in the order in which they first stand in it.
+    """Return the distinct values of a text, in the order in which they first appear.
 
     >>> values_in("Book HAT136 for sara_doe_496, see src/calc.py.")
     ['HAT136', 'sara_doe_496', 'src/calc.py']

@@ -267,12 +267,12 @@ def value_text(value: object) -> str:
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """Return an object's fields, and no fields for whatever else stands in its place."""
+    """Return an object's fields, and no fields for anything else."""
     return value if isinstance(value, Mapping) else {}
 
 
 def items(value: object) -> list[Any]:
-    """Return a list as it is, and an empty one for whatever else stands in its place."""
+    """Return a list as it is, and an empty one for anything else."""
     return value if isinstance(value, list) else []
 
 

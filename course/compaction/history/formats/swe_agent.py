@@ -8,7 +8,7 @@
        {"role": "tool", "content": [{"type": "text", ...}], "tool_call_ids": ["call_1"]}],
      "info": {"exit_status": "submitted"}}
 
-Older ones know no tool calls: actions stand in the text, and observations are the user's. Those
+Older ones know no tool calls: actions are in the text, and observations are the user's. Those
 of mini-swe-agent have ``messages`` and ``trajectory_format``.
 """
 

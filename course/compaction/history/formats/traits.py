@@ -1,4 +1,4 @@
-"""What stands in a conversation's data: one walk over the records gathers it for every form."""
+"""What is in a conversation's data: one walk over the records gathers it for every form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONTAINERS = ("messages", "conversations", "contents", "input", "history")
 
 @dataclass(frozen=True)
 class Traits:
-    """What stands in a conversation's data.
+    """What is in a conversation's data.
 
     ``outer`` are the fields of the object around the records, ``fields`` those of the records,
     ``types`` and ``roles`` their values of that name, ``parts`` the types of the content's parts
