@@ -420,8 +420,8 @@ def test_secrets_stay_out_of_summary_requests_unless_a_person_wants_them(
         assert ("hidden from the summaries" in line) == masks
         for secret in secrets:
             assert (secret in asked) == (not masks)
-            assert secret not in line
             if masks:
+                assert secret not in line
                 assert not any(secret in text for text in passed.summaries)
         run_command(agent, "/undo")
         assert agent.history == history  # the history itself keeps them
