@@ -22,7 +22,11 @@ COMMANDS: dict[str, Command] = {
     ),
     "report": (
         "grader.report.command",
-        "write a page on a class: scores, traps, who needs a person",
+        "write a page on a class: scores, known mistakes, who needs a person",
+    ),
+    "return": (
+        "grader.autograde.return_grades.command",
+        "fill the table that a platform takes back, and pack feedback for it",
     ),
     "selftest": (
         "grader.learner.selftest",

@@ -8,9 +8,11 @@ CLASSROOM = ROOT / "grader" / "classroom"
 if str(ROOT) not in sys.path:  # nbgrader may have been started anywhere, and grader not installed
     sys.path.insert(0, str(ROOT))
 
-from nbgrader.converters import GenerateAssignment  # noqa: E402
-from nbgrader.preprocessors import ClearSolutions  # noqa: E402
+from nbgrader.converters import Autograde, GenerateAssignment  # noqa: E402
+from nbgrader.preprocessors import ClearSolutions, Execute  # noqa: E402
 
+from grader.autograde.nbgrader_export import PlainCsvExport  # noqa: E402
+from grader.autograde.nbgrader_step import GradeInSandbox  # noqa: E402
 from grader.build.place_starters import PlaceStarters  # noqa: E402
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
@@ -30,6 +32,14 @@ c.GenerateAssignment.preprocessors = [
     PlaceStarters if step is ClearSolutions else step
     for step in GenerateAssignment.preprocessors.default_args[0]
 ]
+# Nothing that a learner wrote runs outside a sandbox: not with nbgrader autograde, and not with
+# formgrader's button. Where none works, both refuse.
+c.Autograde.autograde_preprocessors = [
+    GradeInSandbox if step is Execute else step
+    for step in Autograde.autograde_preprocessors.default_args[0]
+]
+# Grades go where git does not look, and no name in them is a formula.
+c.ExportApp.plugin_class = PlainCsvExport
 c.ClearSolutions.text_stub = "*Your answer, in your own words: about five sentences.*"
 
 # A check cell that was deleted comes back from the source, instead of waiting for a person.

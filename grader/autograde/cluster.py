@@ -1,58 +1,50 @@
-"""Grade submissions on a Dask cluster: each worker has its own sandbox, results come back here.
+"""Grade submissions on a Dask cluster: each worker isolates them itself, results come back here.
 
 Workers need the course installed (the same version) and nothing else: no gradebook, no shared
-folder. A worker that dies loses nothing: what it was at is given to another one.
+folder. A worker that dies loses nothing: what it was at is given to another one. A worker that
+cannot give the level of isolation refuses the work instead of lowering it.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
-from grader.autograde.results import Job, Marked, unmarked, version_of_course
-from grader.autograde.workers import Setting, mark_safely
+from grader.autograde.results import GradedSubmission, Job, version_of_course
+from grader.autograde.workers import Setting, grade_all, grade_here
 from grader.errors import BadInput
 
 AHEAD = 3
-"""So many submissions wait at each thread of a worker."""
+"""This many submissions wait at each thread of a worker."""
 START_S = 15.0
 WORKERS_S = 60.0
 
-_here = threading.local()
 
+def grade_there(job: Job, setting: Setting, version: str) -> GradedSubmission:
+    """Grade a submission in this thread of a worker; the result says whose worker it was.
 
-def mark_here(job: Job, setting: Setting, version: str) -> Marked:
-    """Mark a submission in this thread of a worker, in the thread's own sandbox.
-
-    Raises BadInput when there is no sandbox and one is required, or when this machine has
-    another version of the course.
+    Raises BadInput when the level does not work here, or this machine has another version of the
+    course.
     """
-    from grader.sandbox import Sandbox
+    from distributed import get_worker
 
+    worker = get_worker().address
     if version_of_course(job.seed) != version:
-        raise BadInput("a worker has another version of the course")
-    if getattr(_here, "sandbox", None) is None:
-        sandbox = Sandbox(isolation=setting.isolation)
-        sandbox.isolation  # noqa: B018 - found out now, and refused here if it is missing
-        _here.sandbox = sandbox
-    return mark_safely(job, _here.sandbox)
-
-
-def _level_here(setting: Setting) -> str:
-    from grader.sandbox import Sandbox
-
-    with Sandbox(isolation=setting.isolation) as sandbox:
-        return sandbox.isolation
+        raise BadInput(f"the worker {worker} has another version of the course")
+    try:
+        return replace(grade_here(job, setting), worker=worker)
+    except BadInput as error:
+        raise BadInput(f"the worker {worker}: {error}") from None
 
 
 class Cluster:
-    """A Dask cluster that marks. Use it as a context manager."""
+    """A Dask cluster that grades. Use it as a context manager."""
 
-    def __init__(self, address: str, setting: Setting) -> None:
-        self.level = ""
-        self.warnings: list[str] = []
-        self._setting = setting
+    def __init__(self, address: str, isolation: str) -> None:
+        self._setting = Setting(isolation)
         try:
             from distributed import Client
         except ImportError:
@@ -70,49 +62,22 @@ class Cluster:
     def __exit__(self, *exception: object) -> None:
         self._client.close()
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Marked]:
-        """Yield what came of each job, in the order in which they are done.
-
-        Only so many jobs are on their way at once, so memory does not grow with the class.
-        Raises BadInput when there is no worker, or a worker cannot mark.
-        """
-        from distributed import as_completed
-        from distributed.scheduler import KilledWorker
-
+    def run(self, jobs: Iterable[Job]) -> Iterator[GradedSubmission]:
+        """Yield the result of each job. Raises BadInput without workers, or if one cannot grade."""
         try:
             self._client.wait_for_workers(1, timeout=WORKERS_S)
         except TimeoutError:
             raise BadInput("the Dask scheduler has no workers; start some first") from None
-        waiting = iter(jobs)
-        under_way: dict[str, tuple[Job, int]] = {}
-        done: Any = as_completed(loop=self._client.loop)
+        executor = self._client.get_executor(pure=False)
+        version = cache(version_of_course)
 
-        def give(job: Job, tried: int) -> None:
-            version = version_of_course(job.seed)
-            future = self._client.submit(mark_here, job, self._setting, version, pure=False)
-            under_way[future.key] = job, tried
-            done.add(future)
+        def submit(job: Job) -> Future[GradedSubmission]:
+            future: Future[GradedSubmission] = executor.submit(
+                grade_there, job, self._setting, version(job.seed)
+            )
+            return future
 
-        def fill() -> None:
-            threads = sum(self._client.nthreads().values()) or 1
-            while len(under_way) < threads * AHEAD:
-                job = next(waiting, None)
-                if job is None:
-                    return
-                give(job, 1)
+        def ahead() -> int:
+            return AHEAD * (sum(self._client.nthreads().values()) or 1)
 
-        fill()
-        while under_way:
-            future = next(done)
-            job, tried = under_way.pop(future.key)
-            error = future.exception()
-            if error is None:
-                yield future.result()
-            elif isinstance(error, BadInput):
-                raise error
-            elif isinstance(error, KilledWorker) or tried > 1:
-                yield unmarked(job, f"the workers that marked it died: {type(error).__name__}")
-            else:  # lost on its way
-                give(job, tried + 1)
-            future.release()
-            fill()
+        yield from grade_all(jobs, submit, ahead, queued=AHEAD)

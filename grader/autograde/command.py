@@ -7,7 +7,7 @@ import dataclasses
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,8 @@ from grader.autograde.intake.roster import Roster, read_roster
 from grader.autograde.intake.take_in import Intake, take_in
 from grader.autograde.ledger import write_ledger
 from grader.autograde.rules import read_rules
-from grader.autograde.run import Markers, Outcome, autograde
-from grader.autograde.workers import Pool, Setting, cores
+from grader.autograde.run import Graders, Outcome, autograde
+from grader.autograde.workers import Pool, cores
 from grader.errors import BadInput, printable
 from grader.exercises import SLUGS
 
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--force", action="store_true", help="grade again what has not changed")
     parser.add_argument("--course", metavar="FOLDER", help="where nbgrader_config.py is")
-    parser.add_argument("--jobs", type=int, metavar="N", help="so many at once (default: cores)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="this many at once (default: cores)")
     parser.add_argument(
         "--require-sandbox", action="store_true", help="refuse to grade without isolation"
     )
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         + ", ".join(name for name in _limit_types()),
     )
     parser.add_argument(
-        "--scheduler", metavar="ADDRESS", help="mark on a Dask cluster, as in tcp://10.0.0.1:8786"
+        "--scheduler", metavar="ADDRESS", help="grade on a Dask cluster, as in tcp://10.0.0.1:8786"
     )
 
 
@@ -81,7 +81,7 @@ def limits_from(given: Sequence[str]) -> Limits:
     >>> limits_from(["call_s=2.5", "processes=2"]).call_s
     2.5
 
-    Raises BadInput for a name that is none, and for what is no positive number.
+    Raises BadInput for an unknown name, and for anything but a positive number.
     """
     from grader.sandbox import Limits
 
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
     started = time.monotonic()
     with ExitStack() as stack:
         # The processes start while this one still loads nbgrader.
-        markers = None if options.dry_run else stack.enter_context(_markers(options))
+        graders = None if options.dry_run else stack.enter_context(_graders(options))
         course = Course(Path(options.course) if options.course else course_folder())
         stack.enter_context(course.locked())
         rules = read_rules(course.classroom)
@@ -123,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
         intake = take_in(folder, course.places, roster, dry_run=options.dry_run, zone=rules.zone)
         if not intake.counting and not intake.refused:
             raise BadInput(f"{folder or course.submitted_folder}: no notebook of a lab in it")
-        if markers is None:
+        if graders is None:
             print_assignment(intake, roster)
             return 1 if intake.refused else 0
         writer = stack.enter_context(Writer(course, rules))
@@ -131,12 +131,12 @@ def run(options: argparse.Namespace) -> int:
             writer.enrol(roster)
         shown = Progress(sys.stderr.isatty())
         outcome = autograde(
-            course, writer, markers, intake, limits=limits, force=options.force, progress=shown
+            course, writer, graders, intake, limits=limits, force=options.force, progress=shown
         )
         write_ledger(course, intake, roster)
-        for warning in dict.fromkeys(markers.warnings):
+        for warning in outcome.warnings:
             print(f"WARNING: {warning}", file=sys.stderr)
-        print_summary(outcome, markers.level, time.monotonic() - started)
+        print_summary(outcome, time.monotonic() - started)
     return 1 if outcome.needing else 0
 
 
@@ -178,15 +178,15 @@ def print_assignment(intake: Intake, roster: Roster | None) -> None:
     console.print("\nNothing was written. Without --dry-run this is what will be graded.")
 
 
-def _markers(options: argparse.Namespace) -> AbstractContextManager[Markers]:
+def _graders(options: argparse.Namespace) -> AbstractContextManager[Graders]:
     from grader.sandbox import level_of
 
-    setting = Setting(level_of(options.isolation), options.require_sandbox)
+    level = level_of(options.isolation)
     if options.scheduler:
         from grader.autograde.cluster import Cluster
 
-        return Cluster(options.scheduler, setting)
-    return Pool(options.jobs or cores(), setting)
+        return Cluster(options.scheduler, level)
+    return Pool(options.jobs or cores(), level)
 
 
 class Progress:
@@ -198,7 +198,7 @@ class Progress:
         self._task: Any = None
 
     def over(self, total: int) -> AbstractContextManager[Any]:
-        """Show the bar over so many submissions."""
+        """Show the bar over this many submissions."""
         if not self._is_shown or not total:
             return nullcontext()
         from rich.console import Console
@@ -230,7 +230,7 @@ class Progress:
             self._bar.advance(self._task)
 
 
-def print_summary(outcome: Outcome, level: str, seconds: float) -> None:
+def print_summary(outcome: Outcome, seconds: float) -> None:
     """Print a table with a line a lab, and a line for everything that needs a person."""
     from rich.console import Console
     from rich.table import Table
@@ -250,17 +250,16 @@ def print_summary(outcome: Outcome, level: str, seconds: float) -> None:
         checks = max((len(record.marks) for record in scored), default=0)
         mean = f"{sum(points) / len(points):.1f} of {checks}" if points else "-"
         full = sum(point == checks for point in points)
-        by_hand = sum(len(record.answers or {}) for record in scored)
-        cells = (slug, handed_in[slug], mean, full, by_hand, waiting[slug])
+        cells = (slug, handed_in[slug], mean, full, outcome.by_hand[slug], waiting[slug])
         table.add_row(*map(str, cells))
     console = Console(highlight=False, markup=False)
     console.width = max(console.width, 100)
     console.print(table)
     console.soft_wrap = True
     older = f", {_count(intake.older, 'older one')} kept" if intake.older else ""
-    fenced = f"; sandbox: {level}" if level else ""
     console.print(
-        f"{outcome.marked} graded, {outcome.unchanged} unchanged{older}; {seconds:.1f} s{fenced}"
+        f"{outcome.graded} graded, {outcome.unchanged} unchanged{older}; {seconds:.1f} s"
+        + _sandboxes(outcome.levels)
     )
     if outcome.outdated:
         some = f"{outcome.outdated} of the unchanged were graded with other checks or another seed"
@@ -271,6 +270,18 @@ def print_summary(outcome: Outcome, level: str, seconds: float) -> None:
         console.print(f"\nNeeds a person ({len(outcome.needing)}):")
     for student, what, why in outcome.needing:
         console.print(Text(f"  {printable(student)}, {printable(what)}: {printable(why)}"))
+
+
+def _sandboxes(levels: Mapping[str, str]) -> str:
+    """Say at which level of isolation it was graded, by worker where there are several.
+
+    >>> _sandboxes({"": "bwrap"})
+    '; sandbox: bwrap'
+    """
+    if not levels:
+        return ""
+    told = [f"{worker} {level}".strip() for worker, level in sorted(levels.items())]
+    return f"; sandbox: {', '.join(told)}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -47,6 +47,11 @@ class Course:
         """Return where nbgrader expects what has been graded."""
         return self._path(self._directory.autograded_directory, student, slug)
 
+    def feedback(self, student: str, slug: str) -> Path:
+        """Return the page that nbgrader's generate_feedback writes for a learner."""
+        folder = self._path(self._directory.feedback_directory, student, slug)
+        return folder / f"{slug}.html"
+
     def release(self, slug: str) -> Path:
         """Return a lab's notebook as learners get it."""
         folder = self._path(self._directory.release_directory, ".", slug)
@@ -67,7 +72,7 @@ class Course:
 
     @property
     def records(self) -> Path:
-        """The folder of our own records: which bytes were graded, and what came of it."""
+        """The folder of our own records: which bytes were graded, and the result."""
         return self.classroom / "records"
 
     @property
@@ -86,22 +91,8 @@ class Course:
         return self.classroom / "roster.csv"
 
     def seed(self) -> int:
-        """Return this class's seed: ``GRADER_SEED``, else one drawn once and kept.
-
-        A run that goes on, and a learner who hands in later, meet the same drawn cases.
-        """
-        from grader.checks import SEED_VARIABLE, seed_in_force
-
-        if os.environ.get(SEED_VARIABLE, "").strip():
-            return seed_in_force()
-        path = self.classroom / "seed"
-        try:
-            return int(path.read_text())
-        except (OSError, ValueError):
-            self.classroom.mkdir(parents=True, exist_ok=True)
-            seed = secrets.randbits(48)
-            write_whole(path, f"{seed}\n", mode=0o600)
-            return seed
+        """Return this class's seed."""
+        return seed_of(self.classroom)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -115,6 +106,25 @@ class Course:
         except Timeout:
             told = "another autograde is running in it; wait for it"
             raise BadInput(f"{self.classroom}: {told}") from None
+
+
+def seed_of(classroom: Path) -> int:
+    """Return a class's seed: ``GRADER_SEED``, else one drawn once and kept in its folder.
+
+    A run that goes on, and a learner who hands in later, meet the same drawn cases.
+    """
+    from grader.checks import SEED_VARIABLE, seed_in_force
+
+    if os.environ.get(SEED_VARIABLE, "").strip():
+        return seed_in_force()
+    path = classroom / "seed"
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        classroom.mkdir(parents=True, exist_ok=True)
+        seed = secrets.randbits(48)
+        write_whole(path, f"{seed}\n", mode=0o600)
+        return seed
 
 
 @contextlib.contextmanager

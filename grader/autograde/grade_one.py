@@ -1,7 +1,7 @@
-"""Mark one submission: its checks in the sandbox, and the notebook that nbgrader shows of it.
+"""Grade one submission: its checks in the sandbox, and the notebook that nbgrader shows of it.
 
 It needs the notebook's bytes, what the gradebook says about the lab's cells, and a sandbox; no
-gradebook and no nbgrader. So the same function marks in a process beside the writer's, and on
+gradebook and no nbgrader. So the same function grades in a process beside the writer's, and on
 another machine. Everything that comes back is plain data.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from grader.autograde.graded_notebook import Composer, source_of
 from grader.autograde.intake.files import filling_fault
 from grader.autograde.intake.read import fault_of
-from grader.autograde.results import Job, Mark, Marked, digest_of
+from grader.autograde.results import GradedSubmission, Job, Mark, digest_of
 from grader.checks import CHECKS, Check, Result
 from grader.errors import printable
 from grader.notebooks.lab import Cell, LabNotebook, NotebookError, read_notebook
@@ -25,20 +25,24 @@ from grader.notebooks.lab import Cell, LabNotebook, NotebookError, read_notebook
 if TYPE_CHECKING:
     from grader.sandbox import Sandbox
 
+MAX_CELLS = 2_000
+"""More cells than this are no lab; a lab has a hundredth of them."""
 MAX_SOURCE_CHARS = 1_000_000
 """More code than this is no lab; a lab has a fiftieth of it."""
 TRACE_LINES = 60
 """More lines of a learner's traceback are cut in the middle."""
 
 
-def mark(job: Job, sandbox: Sandbox) -> Marked:
-    """Mark a submission; never raises for anything that stands in it."""
+def grade_one(job: Job, sandbox: Sandbox) -> GradedSubmission:
+    """Grade a submission; never raises for anything that is in it."""
     started = time.monotonic()
     digest = digest_of(job.data)
 
-    def without_mark(reason: str) -> Marked:
+    def without_mark(reason: str) -> GradedSubmission:
         seconds = time.monotonic() - started
-        return Marked(job.student, job.slug, digest, reason=printable(reason), seconds=seconds)
+        return GradedSubmission(
+            job.student, job.slug, digest, reason=printable(reason), seconds=seconds
+        )
 
     try:
         lab, cells = _read(job)
@@ -54,7 +58,7 @@ def mark(job: Job, sandbox: Sandbox) -> Marked:
     attention = [*composed.attention]
     for name in sorted(known - {check.id for check in checks}):
         attention.append(f"the gradebook has a check {name} that this version of the course lacks")
-    return Marked(
+    return GradedSubmission(
         job.student,
         job.slug,
         digest,
@@ -74,8 +78,10 @@ def _read(job: Job) -> tuple[LabNotebook, list[dict[str, Any]]]:
     if fault:
         raise NotebookError(fault)
     cells, code = _cells_and_code(job.data)
+    if len(cells) > MAX_CELLS:
+        raise NotebookError(f"{len(cells):,} cells: no lab has this many")
     if code > MAX_SOURCE_CHARS:
-        raise NotebookError(f"{code:,} characters of code: no lab has so many")
+        raise NotebookError(f"{code:,} characters of code: no lab has this many")
     path = Path(f"{job.slug}.ipynb")
     try:
         return read_notebook(path, job.data), cells
@@ -133,6 +139,3 @@ def _mark_of(result: Result) -> Mark:
             trace = [*trace[:half], "...", *trace[-half:]]
         return Mark(result.id, "raised", (printable(result.line), *trace))
     return Mark(result.id, "stopped", (printable(result.line),))
-
-
-# --- the notebook that nbgrader shows ----------------------------------------------------

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from grader.autograde.results import Job, Mark, SourceCell, digest_of
+from grader.autograde.safe_markdown import MAX_CHARS, pictures, safe_html
 from grader.checks import CHECKS
 from grader.learner.in_notebook import NOT_YET, PASSED, score_entry
 from grader.notebooks.lab import LabNotebook
@@ -22,8 +25,14 @@ def source_of(cell: dict[str, Any]) -> str:
     return source if isinstance(source, str) else "".join(source)
 
 
+MAX_RENDERED_CHARS = 60_000
+"""Of all that a learner wrote as Markdown; what goes beyond it is shown as it was typed."""
+FEW_WORDS = 5
+"""Fewer words beside an empty answer are no answer."""
+
+
 class Composer:
-    """Put a graded notebook together: the learner's cells, the lab's checks, what came of them.
+    """Put a graded notebook together: the learner's cells, the lab's checks, their results.
 
     As nbgrader does it: what is locked comes from the gradebook, of copies the last one counts,
     a graded cell that is missing comes back. Outputs are the grader's own, never the learner's.
@@ -37,6 +46,7 @@ class Composer:
         self.untouched: list[str] = []
         self.answers: dict[str, str] = {}
         self.attention: list[str] = []
+        self._left_chars = MAX_RENDERED_CHARS
 
     def notebook(self) -> str:
         """Return the notebook's text."""
@@ -44,7 +54,12 @@ class Composer:
         cells: list[dict[str, Any]] = []
         for index, raw in enumerate(self._raw):
             source = homes.get(index)
-            cells.append(self._own(raw) if source is None else self._known(raw, source))
+            if source is None:
+                cells.append(self._own(raw))
+            else:
+                is_answer = source.is_graded and source.is_solution
+                elsewhere = self._elsewhere(index, homes) if is_answer else []
+                cells.append(self._known(raw, source, elsewhere))
         there = {source.grade_id for source in homes.values()}
         for position, source in enumerate(self._job.cells):
             if source.is_graded and source.grade_id not in there:
@@ -70,33 +85,75 @@ class Composer:
         """Return a cell that belongs to the learner alone."""
         kind = "code" if raw["cell_type"] == "code" else "markdown"
         text = source_of(raw)
-        if kind == "markdown" and digest_of(_text(text).encode()) not in self._job.texts:
-            text = without_markup(text)
-        cell = _cell(kind, text, raw.get("id"), {})
-        pictures = raw.get("attachments")
-        if kind == "markdown" and isinstance(pictures, dict):
-            cell["attachments"] = _pictures(pictures)
-        return cell
+        if kind == "markdown" and not self._is_the_labs(text):
+            text = self._shown(text, raw)
+        return _cell(kind, text, raw.get("id"), {})
 
-    def _known(self, raw: dict[str, Any], source: SourceCell) -> dict[str, Any]:
-        """Return a cell of the lab as the learner left it, or as it was if it is locked."""
+    def _is_the_labs(self, text: str) -> bool:
+        """Return True for Markdown that is in the released lab just like this."""
+        return digest_of(_text(text).encode()) in self._job.texts
+
+    def _shown(self, text: str, raw: dict[str, Any]) -> str:
+        """Return what a learner wrote as HTML that does nothing, pictures included."""
+        attachments = raw.get("attachments")
+        renders = self._left_chars >= len(text)
+        self._left_chars -= len(text) if renders else 0
+        return safe_html(
+            _text(text), attachments if isinstance(attachments, dict) else {}, renders=renders
+        )
+
+    def _known(
+        self, raw: dict[str, Any], source: SourceCell, elsewhere: Sequence[tuple[str, str]]
+    ) -> dict[str, Any]:
+        """Return a cell of the lab as the learner left it, or as it was if it is locked.
+
+        ``elsewhere`` is what the learner wrote beside it, with where: an answer that is empty
+        here may be there.
+        """
         locked = source.locked or (source.is_graded and not source.is_solution)
         text = source.source if locked else source_of(raw)
+        attached = raw.get("attachments")
+        found = pictures(attached) if isinstance(attached, dict) and not locked else {}
         is_written = source.cell_type == "markdown" and text != source.source
-        shown = without_markup(text) if is_written else text
-        cell = _cell(source.cell_type, shown, raw.get("id"), _metadata(source))
-        pictures = raw.get("attachments")
-        if source.cell_type == "markdown" and not locked and isinstance(pictures, dict):
-            cell["attachments"] = _pictures(pictures)
-        is_untouched = text == source.source and not cell.get("attachments")
+        shown = self._shown(text, raw) if is_written or found else text
+        is_untouched = text == source.source and not found
+        is_answer = source.is_graded and source.is_solution
+        if is_answer and is_untouched and elsewhere:
+            is_untouched = False
+            where, written = elsewhere[0]
+            self.attention.append(
+                f"the answer {source.grade_id} is empty, but there is text {where}: grade that"
+            )
+            text = f"{text}\n{written}"
+            shown = f"*Found {where}:*\n\n{self._shown(written, {})}"
         if source.is_solution and is_untouched:
             self.untouched.append(source.grade_id)
-        if source.is_graded and source.is_solution:
-            pictures = json.dumps(cell.get("attachments", {}), sort_keys=True)
-            self.answers[source.grade_id] = digest_of(f"{_text(text)}\n{pictures}".encode())
+        if is_answer:
+            told = json.dumps(found, sort_keys=True)
+            self.answers[source.grade_id] = digest_of(f"{_text(text)}\n{told}".encode())
+        cell = _cell(source.cell_type, shown, raw.get("id"), _metadata(source))
         if source.cell_type == "code":
             cell["outputs"] = self._outputs(source)
         return cell
+
+    def _elsewhere(self, index: int, homes: dict[int, SourceCell]) -> list[tuple[str, str]]:
+        """Return what a learner wrote beside a cell, and where: in the question, in a cell by it.
+
+        Beside means: no other cell of the lab that is graded or solved lies between.
+        """
+        found = []
+        for step, where in ((1, "in a cell below it"), (-1, "in a cell above it")):
+            at = index + step
+            while 0 <= at < len(self._raw):
+                source, text = homes.get(at), source_of(self._raw[at])
+                if source is not None and (source.is_graded or source.is_solution):
+                    break
+                own = text.replace(source.source, "") if source is not None else text
+                is_prose = self._raw[at]["cell_type"] != "code" or not _is_code(own)
+                if is_prose and len(own.split()) >= FEW_WORDS and not self._is_the_labs(text):
+                    found.append(("in the question" if source is not None else where, own))
+                at += step
+        return found
 
     def _restored(self, source: SourceCell) -> dict[str, Any]:
         """Return a graded cell that was missing."""
@@ -144,6 +201,18 @@ def _cell(kind: str, source: str, cell_id: Any, metadata: dict[str, Any]) -> dic
     return cell
 
 
+def _is_code(text: str) -> bool:
+    """Return True for what Python can read, and for more than anybody answers."""
+    if len(text) > MAX_CHARS:
+        return True
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        return False
+    return True
+
+
 def _text(source: str) -> str:
     """Return a text that can be written as UTF-8."""
     return source.encode(errors="replace").decode()
@@ -167,45 +236,6 @@ def _metadata(source: SourceCell) -> dict[str, Any]:
     if source.locked:
         metadata["editable"] = False
     return metadata
-
-
-def _pictures(attachments: dict[Any, Any]) -> dict[str, Any]:
-    """Return the pictures that a learner laid into an answer, and nothing else."""
-    kept: dict[str, Any] = {}
-    for name, bundle in attachments.items():
-        if isinstance(bundle, dict):
-            pictures = {
-                kind: data
-                for kind, data in bundle.items()
-                if kind in ("image/png", "image/jpeg", "image/gif")
-                and isinstance(data, str)
-                and re.fullmatch(r"[A-Za-z0-9+/=\s]*", data)
-            }
-            if pictures:
-                kept[_text(str(name))] = pictures
-    return kept
-
-
-_TAG = re.compile(r"<(?=[A-Za-z/!?])")
-
-_LINK = re.compile(r"\](?=\(\s*(?!https?://|#|attachment:|<))")
-
-_REFERENCE = re.compile(r"(?m)^(\s*\[[^\]\n]+\])(?=:\s*(?!https?://|#))")
-
-
-def without_markup(text: str) -> str:
-    """Return a learner's Markdown that looks the same and does nothing in a grader's browser.
-
-    nbgrader's pages show HTML in Markdown as it is. A space of no width keeps what looks like
-    HTML, or like a link to anything but the web, from being it. What was handed in stays as it is.
-
-    >>> without_markup("if a < b: <script>").replace(chr(0x200B), "|")
-    'if a < b: <|script>'
-    >>> without_markup("[a](javascript:x) [b](https://x.org)").replace(chr(0x200B), "|")
-    '[a]|(javascript:x) [b](https://x.org)'
-    """
-    text = _TAG.sub("<\u200b", text)
-    return _REFERENCE.sub("\\1\u200b", _LINK.sub("]\u200b", text))
 
 
 def _stream(text: str) -> dict[str, Any]:

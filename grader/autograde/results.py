@@ -29,7 +29,7 @@ class SourceCell:
 
 @dataclass(frozen=True)
 class Job:
-    """A submission to mark. ``texts`` are digests of the lab's own Markdown cells."""
+    """A submission to grade. ``texts`` are digests of the lab's own Markdown cells."""
 
     student: str
     slug: str
@@ -42,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Mark:
-    """The result of a check. ``lines`` is what the learner reads, ``why`` the known mistake.
+    """The result of a check. ``lines`` is what the learner reads, ``why`` a known mistake or "".
 
     ``kind`` is ``passed``, ``wrong`` (an answer), ``raised`` (an exception of the learner's) or
     ``stopped``: no answer, for a limit, a cell that failed, or reaching for the library's own.
@@ -60,12 +60,14 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Marked:
-    """A marked submission, or the ``reason`` why it has no mark.
+class GradedSubmission:
+    """A graded submission, or the ``reason`` why it has no mark.
 
     ``notebook`` is the text of the graded notebook; ``untouched`` names solution cells that are
-    as they were handed out; ``answers`` has a digest of each answer that a person grades.
+    as provided; ``answers`` has a digest of each answer that a person grades.
     ``attention`` says what a person should look at, ``problems`` what only the learner needs.
+    ``level`` is the isolation in force, ``worker`` who graded ("" on this machine), ``warnings``
+    what that worker's sandbox had to say.
     """
 
     student: str
@@ -79,6 +81,9 @@ class Marked:
     attention: tuple[str, ...] = ()
     reason: str = ""
     seconds: float = 0.0
+    level: str = ""
+    worker: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 def digest_of(data: bytes) -> str:
@@ -86,9 +91,9 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def unmarked(job: Job, reason: str) -> Marked:
+def ungraded(job: Job, reason: str) -> GradedSubmission:
     """Return a submission without a mark."""
-    return Marked(job.student, job.slug, digest_of(job.data), reason=reason)
+    return GradedSubmission(job.student, job.slug, digest_of(job.data), reason=reason)
 
 
 def version_of_course(seed: int) -> str:

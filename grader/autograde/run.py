@@ -1,8 +1,8 @@
-"""Grade a class: take in what was handed in, mark each notebook in a sandbox, write the gradebook.
+"""Grade a class: take in what was handed in, grade each notebook in a sandbox, write the gradebook.
 
     python -m grader autograde grader/classroom/submitted
 
-Every submission ends in a mark or in a reason with its name. What is graded already and has not
+Every submission ends in a grade or in a reason with its name. What is graded already and has not
 changed is left alone, so a run that was stopped, even by force, goes on when it is started again.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from grader.autograde.intake.decide import Refused
 from grader.autograde.intake.files import read_file
 from grader.autograde.intake.take_in import HandedIn, Intake
 from grader.autograde.records import Record, read_record, record_path
-from grader.autograde.results import Job, Marked, SourceCell, unmarked, version_of_course
+from grader.autograde.results import GradedSubmission, Job, SourceCell, ungraded, version_of_course
 from grader.errors import BadInput
 
 if TYPE_CHECKING:
@@ -47,27 +48,38 @@ class Progress(Protocol):
         ...
 
 
-class Markers(Protocol):
-    """Whoever marks: processes here, or a cluster."""
+class Graders(Protocol):
+    """Processes of this machine, or a cluster."""
 
-    level: str
-    warnings: list[str]
-
-    def run(self, jobs: Iterable[Job]) -> Iterator[Marked]:
-        """Yield what came of each job, in any order."""
+    def run(self, jobs: Iterable[Job]) -> Iterator[GradedSubmission]:
+        """Yield the result of each job, in any order."""
         ...
 
 
 @dataclass
 class Outcome:
-    """What came of a run: submissions marked now and left alone, and who needs a person."""
+    """The result of a run: submissions graded now and left alone, and who needs a person.
+
+    ``levels`` are the isolation in force by worker, ``warnings`` what workers said, ``by_hand``
+    the answers of each lab that wait for a person.
+    """
 
     intake: Intake
-    marked: int = 0
+    graded: int = 0
     unchanged: int = 0
     outdated: int = 0
     needing: list[tuple[str, str, str]] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
+    by_hand: Counter[str] = field(default_factory=Counter)
+    levels: dict[str, str] = field(default_factory=dict)
+    warnings: dict[str, None] = field(default_factory=dict)
+
+    def hear(self, graded: GradedSubmission) -> None:
+        """Note the level at which a worker graded, and what its sandbox had to say."""
+        if graded.level:
+            self.levels[graded.worker] = graded.level
+        for warning in graded.warnings:
+            self.warnings[f"{graded.worker}: {warning}" if graded.worker else warning] = None
 
 
 # --- grading -----------------------------------------------------------------------------
@@ -76,39 +88,43 @@ class Outcome:
 def autograde(
     course: Course,
     writer: Writer,
-    markers: Markers,
+    graders: Graders,
     intake: Intake,
     *,
     limits: Limits | None = None,
     force: bool = False,
     progress: Progress,
 ) -> Outcome:
-    """Mark what has changed, write it, and return what came of everything that was handed in."""
+    """Grade what has changed, write it, and return the result of everything that was handed in."""
     seed, outcome = course.seed(), Outcome(intake)
     version = version_of_course(seed)
     cells = _cells_of_labs(writer, intake)
     counting = {(one.student, one.slug): one for one in intake.counting}
     changed = _changed(course, writer, intake, version, outcome, force)
-    batch: list[tuple[Marked, datetime | None, bool]] = []
+    batch: list[tuple[GradedSubmission, datetime | None, bool]] = []
     with progress.over(len(changed)):
         written = time.monotonic()
         texts = {slug: writer.texts_of(slug) for slug in cells}
         jobs = _jobs(changed, cells, texts, seed, limits, batch)
         try:
-            for marked in markers.run(jobs):
-                one = counting[marked.student, marked.slug]
-                batch.append((marked, one.when, one.late))
+            for graded in graders.run(jobs):
+                one = counting[graded.student, graded.slug]
+                batch.append((graded, one.when, one.late))
                 progress.advance()
+                outcome.hear(graded)
                 if len(batch) >= BATCH_SIZE or time.monotonic() - written > BATCH_S:
-                    outcome.marked += _write(writer, batch, version)
+                    outcome.graded += _write(writer, batch, version)
                     written = time.monotonic()
-        finally:  # stopped by Ctrl-C: what has been marked is written
-            outcome.marked += _write(writer, batch, version)
+        finally:  # stopped by Ctrl-C: what has been graded is written
+            outcome.graded += _write(writer, batch, version)
     _gather(course, outcome, counting)
+    outcome.by_hand = writer.waiting()
     return outcome
 
 
-def _write(writer: Writer, batch: list[tuple[Marked, datetime | None, bool]], version: str) -> int:
+def _write(
+    writer: Writer, batch: list[tuple[GradedSubmission, datetime | None, bool]], version: str
+) -> int:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
@@ -137,7 +153,7 @@ def _cells_of_labs(writer: Writer, intake: Intake) -> dict[str, tuple[SourceCell
 def _changed(
     course: Course, writer: Writer, intake: Intake, version: str, outcome: Outcome, force: bool
 ) -> list[HandedIn]:
-    """Return what has to be marked; count what has not."""
+    """Return what has to be graded; count what has not."""
     in_gradebook = writer.graded()
     changed = []
     for one in intake.counting:
@@ -172,7 +188,7 @@ def _jobs(
     texts: dict[str, frozenset[str]],
     seed: int,
     limits: Limits | None,
-    batch: list[tuple[Marked, datetime | None, bool]],
+    batch: list[tuple[GradedSubmission, datetime | None, bool]],
 ) -> Iterator[Job]:
     """Yield the jobs, each read when somebody is free; what cannot be read goes to the batch."""
     for one in changed:
@@ -180,7 +196,7 @@ def _jobs(
         try:
             yield dataclasses.replace(job, data=read_file(one.path))
         except ValueError as fault:
-            batch.append((unmarked(job, str(fault)), one.when, one.late))
+            batch.append((ungraded(job, str(fault)), one.when, one.late))
 
 
 def _gather(course: Course, outcome: Outcome, counting: dict[tuple[str, str], HandedIn]) -> None:

@@ -1,208 +1,207 @@
-"""Mark many submissions in several processes of this machine; whoever dies is replaced.
+"""Grade many submissions at once: one loop over futures, and the processes of this machine.
 
-A process that dies, or does not come back, costs nobody else anything: its submission is tried
-once more in a fresh process, and then named.
+In go jobs, out come graded submissions in the order in which they are done. pebble's pool gives
+each job its time and replaces a process that died; ``cluster`` hands the same jobs to Dask. A
+death costs nobody else anything: the job is tried once more. Taking too long is no death: the job
+is named at once, since another attempt would take as long.
 """
 
 from __future__ import annotations
 
+import atexit
+import concurrent.futures
 import contextlib
 import multiprocessing
 import os
-import signal
-import time
+import shutil
+import tempfile
+import threading
 import warnings
-from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from grader.autograde.results import Job, Marked, unmarked
+from grader.autograde.results import GradedSubmission, Job, ungraded
 from grader.errors import BadInput
+
+if TYPE_CHECKING:
+    from grader.sandbox import Sandbox
 
 ATTEMPTS = 2
 JOBS_A_PROCESS = 400
-"""After so many submissions a process is replaced, so that none can grow for ever."""
+"""After this many submissions a process is replaced, so that none can grow forever."""
 GRACE_S = 60.0
+"""Seconds beyond the limit of a submission's code: to start a process, to read a notebook."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How submissions are confined, wherever they are graded."""
+    """How submissions are isolated. ``folder`` is where sandboxes share copies of the library."""
 
     isolation: str = "auto"
-    require: bool = False
+    folder: str | None = None
 
 
-def mark_safely(job: Job, sandbox: Any) -> Marked:
-    """Mark a submission; a fault of the grader's own becomes a reason, too."""
-    from grader.autograde.grade_one import mark
+def limit_s(job: Job) -> float:
+    """Return how many seconds a job may take, all in all."""
+    return (60.0 if job.limits is None else job.limits.submission_s) + GRACE_S
+
+
+# --- in the process that grades --------------------------------------------------------------
+
+_here = threading.local()
+
+
+def grade_here(job: Job, setting: Setting) -> GradedSubmission:
+    """Grade a submission in this thread's own sandbox; say at which level of isolation.
+
+    Raises BadInput when the level does not work here.
+    """
+    sandbox = open_sandbox(setting)
+    return replace(grade_safely(job, sandbox), level=sandbox.isolation, warnings=_here.warnings)
+
+
+def grade_safely(job: Job, sandbox: Sandbox) -> GradedSubmission:
+    """Grade a submission; a fault of the grader's own becomes a reason, too."""
+    from grader.autograde.grade_one import grade_one
     from grader.checks import describe_error
 
     try:
-        return mark(job, sandbox)
+        return grade_one(job, sandbox)
     except Exception as error:
-        return unmarked(job, f"the grader itself failed on it: {describe_error(error)}")
+        return ungraded(job, f"the grader itself failed on it: {describe_error(error)}")
 
 
-def _work(pipe: Connection, setting: Setting) -> None:
-    """Mark what comes through the pipe until it closes."""
-    from grader.sandbox import Sandbox, SandboxMissing
+def open_sandbox(setting: Setting) -> Sandbox:
+    """Return this thread's sandbox; it is made once, because what is inside ends with the thread.
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the first process's business
-    sandbox = Sandbox(isolation=setting.isolation)
-    try:
+    Raises BadInput when the level of isolation does not work here: less is never chosen.
+    """
+    from grader.sandbox import Sandbox
+
+    if getattr(_here, "sandbox", None) is None:
+        sandbox = Sandbox(isolation=setting.isolation, folder=setting.folder)
+        atexit.register(sandbox.close)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            try:
-                level = sandbox.isolation
-            except SandboxMissing as missing:
-                pipe.send(("missing", str(missing)))
-                return
-        pipe.send(("ready", (level, [str(warning.message) for warning in caught])))
-        while True:
-            job = pipe.recv()
-            pipe.send(("marked", mark_safely(job, sandbox)))
-    except (EOFError, OSError):
-        return  # the first process has finished, or is gone
-    finally:
-        sandbox.close()
+            sandbox.isolation  # noqa: B018 - tried now, and refused here if it is missing
+        _here.sandbox = sandbox
+        _here.warnings = tuple(str(warning.message) for warning in caught)
+    return _here.sandbox  # type: ignore[no-any-return]
 
 
-class _Worker:
-    """A process that marks, and what it is at."""
+# --- the loop --------------------------------------------------------------------------------
 
-    def __init__(self, setting: Setting) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, setting), daemon=True)
-        self.process.start()
-        theirs.close()
-        self.job: Job | None = None
-        self.until = time.monotonic() + GRACE_S
-        self.is_ready = False
-        self.tried = self.done = 0
 
-    def give(self, job: Job) -> None:
-        """Hand a submission over."""
-        limits = job.limits
-        allowed_s = 60.0 if limits is None else limits.submission_s
-        self.job, self.until = job, time.monotonic() + 2 * allowed_s + GRACE_S
-        self.pipe.send(job)
+def grade_all(
+    jobs: Iterable[Job],
+    submit: Callable[[Job], Future[GradedSubmission]],
+    ahead: Callable[[], int],
+    queued: int = 0,
+) -> Iterator[GradedSubmission]:
+    """Yield the result of each job, in the order in which they are done.
 
-    def stop(self, kill: bool = False) -> None:
-        """End the process; gently, unless it has to be killed."""
-        self.pipe.close()
-        if kill:
-            self.process.kill()
-        self.process.join(5)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
+    At most ``ahead()`` jobs are under way, and jobs are taken from the iterable only then: memory
+    does not grow with the class. ``queued`` is for a place that does not end a job itself: of so
+    many that wait for one another, one must be done in their time, or all under way are given up.
+
+    Raises BadInput when nobody can grade at all.
+    """
+    waiting = iter(jobs)
+    under_way: dict[Future[GradedSubmission], tuple[Job, int]] = {}
+    while True:
+        while len(under_way) < ahead() and (job := next(waiting, None)) is not None:
+            under_way[submit(job)] = job, 1
+        if not under_way:
+            return
+        longest_s = max(limit_s(job) for job, _ in under_way.values())
+        patience_s = queued * longest_s or None
+        done, late = concurrent.futures.wait(under_way, patience_s, FIRST_COMPLETED)
+        for future in done or late:
+            job, attempt = under_way.pop(future)
+            result = _result_of(future if done else None, job)
+            if result is None and attempt < ATTEMPTS:
+                under_way[submit(job)] = job, attempt + 1
+                continue
+            if not done:
+                future.cancel()
+            yield result or ungraded(job, "the process that graded it died, in two attempts")
+
+
+def _result_of(future: Future[GradedSubmission] | None, job: Job) -> GradedSubmission | None:
+    """Return a job's result, or why it has none; None when the process died that graded it."""
+    try:
+        if future is None:
+            raise TimeoutError
+        return future.result()
+    except BadInput:
+        raise
+    except BrokenProcessPool:
+        told = "processes for grading end as soon as they start; is memory short?"
+        raise BadInput(told) from None
+    except TimeoutError:
+        return ungraded(job, "grading it did not come to an end in its time")
+    except (Exception, concurrent.futures.CancelledError):
+        return None  # pebble's ProcessExpired, Dask's KilledWorker, a worker that was lost
+
+
+# --- processes of this machine ---------------------------------------------------------------
 
 
 class Pool:
-    """Processes that mark. Use it as a context manager; ``level`` is the isolation in force."""
+    """Processes that grade. Use it as a context manager; they start at once."""
 
-    def __init__(self, count: int, setting: Setting) -> None:
+    def __init__(self, count: int, isolation: str) -> None:
+        from pebble import ProcessPool
+
         self.count = count
-        self.level = ""
-        self.warnings: list[str] = []
-        self._setting = setting
-        self._workers = [_Worker(setting) for _ in range(count)]
-        self._deaths = 0
+        self._folder = tempfile.mkdtemp(prefix="grading-")
+        os.chmod(self._folder, 0o755)  # the level "limits" may have to become another user
+        self._setting = Setting(isolation, os.path.join(self._folder, "library"))
+        self._pool: Any = ProcessPool(
+            count,
+            JOBS_A_PROCESS,
+            initializer=_begin,
+            initargs=(self._folder,),
+            context=multiprocessing.get_context("spawn"),
+        )
+        for _ in range(count):  # they load and open their sandboxes while this one reads on
+            self._pool.schedule(_open, (self._setting,))
 
     def __enter__(self) -> Pool:
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        for worker in self._workers:
-            worker.stop(kill=worker.job is not None or not worker.is_ready)
-        self._workers = []
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        # Idle processes end by themselves and close their sandboxes; others are stopped.
+        with contextlib.suppress(Exception):
+            if kind is None:
+                self._pool.close()
+            else:
+                self._pool.stop()
+            self._pool.join()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Marked]:
-        """Yield what came of each job, in the order in which they are done.
+    def run(self, jobs: Iterable[Job]) -> Iterator[GradedSubmission]:
+        """Yield the result of each job. Raises BadInput when no process can grade."""
+        return grade_all(jobs, self._submit, lambda: self.count)
 
-        Jobs are taken from the iterable only when somebody is free. Raises BadInput when no
-        process can start, or a sandbox was required and there is none.
-        """
-        waiting, again = iter(jobs), deque[tuple[Job, int]]()
-        is_over = False
-        while True:
-            for worker in list(self._workers):
-                if not worker.is_ready or worker.job is not None or (is_over and not again):
-                    continue
-                if worker.done >= JOBS_A_PROCESS:
-                    self._replace(worker)
-                    continue
-                job, tried = again.popleft() if again else (next(waiting, None), 0)
-                if job is None:
-                    is_over = True
-                    continue
-                worker.tried = tried + 1
-                with contextlib.suppress(OSError):  # dead: seen below, by its closed pipe
-                    worker.give(job)
-            if is_over and not again and not any(worker.job for worker in self._workers):
-                return
-            for worker in self._heard():
-                job, marked = worker.job, self._listen(worker)
-                if marked is not None:
-                    yield marked
-                elif job is not None and worker.job is job:
-                    why = self._bury(worker)
-                    if worker.tried < ATTEMPTS:
-                        again.append((job, worker.tried))
-                    else:
-                        yield unmarked(job, why)
+    def _submit(self, job: Job) -> Future[GradedSubmission]:
+        future: Future[GradedSubmission] = self._pool.schedule(
+            grade_here, (job, self._setting), timeout=limit_s(job)
+        )
+        return future
 
-    def _heard(self) -> list[_Worker]:
-        """Wait for somebody to speak, to die, or to have taken too long."""
-        now = time.monotonic()
-        first = min((worker.until for worker in self._busy()), default=now + 1)
-        ready = set(wait([worker.pipe for worker in self._workers], max(0.0, first - now)))
-        now = time.monotonic()
-        late = [worker for worker in self._busy() if worker.until <= now]
-        return [w for w in self._workers if w.pipe in ready or w in late]
 
-    def _busy(self) -> list[_Worker]:
-        return [worker for worker in self._workers if worker.job is not None or not worker.is_ready]
+def _begin(folder: str) -> None:
+    """Let a process keep its files where they are removed even if it is killed."""
+    tempfile.tempdir = folder
 
-    def _listen(self, worker: _Worker) -> Marked | None:
-        """Take what a process says; None when it is ready, dead or late."""
-        said: tuple[str, Any] = ("late or dead", None)
-        with contextlib.suppress(EOFError, OSError):
-            if worker.pipe.poll():
-                said = worker.pipe.recv()
-        kind, told = said
-        if kind == "missing":
-            raise BadInput(told)
-        if kind == "ready":
-            self.level, self.warnings = told
-            worker.is_ready = True
-        elif kind == "marked":
-            worker.job, worker.done = None, worker.done + 1
-            self._deaths = 0
-            marked: Marked = told
-            return marked
-        elif worker.job is None:
-            self._bury(worker)
-        return None
 
-    def _bury(self, worker: _Worker) -> str:
-        """Replace a process that is dead or does not come back; say which."""
-        alive = worker.process.is_alive() and worker.until <= time.monotonic()
-        self._deaths += 1
-        if self._deaths > 2 * self.count + 4:
-            raise BadInput("processes for marking end as soon as they start; is memory short?")
-        self._replace(worker, kill=True)
-        if alive:
-            return "marking it did not come to an end, in two attempts"
-        return "the process that marked it died, in two attempts"
-
-    def _replace(self, worker: _Worker, kill: bool = False) -> None:
-        worker.stop(kill)
-        self._workers[self._workers.index(worker)] = _Worker(self._setting)
+def _open(setting: Setting) -> None:
+    with contextlib.suppress(BadInput):  # said again, and heard, with the first job
+        open_sandbox(setting)
 
 
 def cores() -> int:

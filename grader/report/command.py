@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 
 from compaction.files import write_whole
-from grader.autograde.course import Course
-from grader.autograde.results import ROOT
+from grader.autograde.course import Course, course_folder
 from grader.errors import BadInput
 from grader.report.data import needing, read_class, without_names
 from grader.report.page import page, said
@@ -27,9 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the page and the table; say where they are."""
-    here = Path.cwd()
-    default = here if (here / "nbgrader_config.py").is_file() else ROOT
-    course = Course(Path(options.course) if options.course else default)
+    course = Course(Path(options.course) if options.course else course_folder())
     known = read_class(course)
     if options.anonymous:
         known = without_names(known)

@@ -32,12 +32,16 @@ class Score:
 
 @dataclass
 class Class:
-    """Everything about a class: records, scores by (student, lab, cell), and who needs a person."""
+    """Everything about a class: records, scores by (student, lab, cell), and who needs a person.
+
+    ``weights`` are those of labs in a total, ``penalties`` what being late costs by (student, lab).
+    """
 
     records: list[Record]
     scores: dict[tuple[str, str, str], Score]
     ledger: Ledger = field(default_factory=Ledger)
     weights: dict[str, float] = field(default_factory=dict)
+    penalties: dict[tuple[str, str], float] = field(default_factory=dict)
 
     @property
     def students(self) -> list[str]:
@@ -65,7 +69,7 @@ def read_class(course: Course) -> Class:
         raise BadInput(f"{course.records}: nothing graded yet; run python -m grader autograde")
     rules = read_rules(course.classroom)
     weights = {slug: lab.weight for slug, lab in rules.labs.items()}
-    return Class(records, _scores(course), ledger, weights)
+    return Class(records, _scores(course), ledger, weights, _penalties(course))
 
 
 def _scores(course: Course) -> dict[tuple[str, str, str], Score]:
@@ -103,10 +107,27 @@ def _scores(course: Course) -> dict[tuple[str, str, str], Score]:
         }
 
 
+def _penalties(course: Course) -> dict[tuple[str, str], float]:
+    from nbgrader.api import Assignment, Gradebook, SubmittedAssignment, SubmittedNotebook
+
+    with Gradebook(course.db_url, course.course_id) as book:
+        rows = (
+            book.db.query(
+                SubmittedAssignment.student_id,
+                Assignment.name,
+                SubmittedNotebook.late_submission_penalty,
+            )
+            .select_from(SubmittedNotebook)
+            .join(SubmittedAssignment, SubmittedAssignment.id == SubmittedNotebook.assignment_id)
+            .join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
+        )
+        return {(student, slug): penalty for student, slug, penalty in rows if penalty}
+
+
 def without_names(known: Class) -> Class:
     """Return the same class with numbers for names, in an order that says nothing.
 
-    Notes and the names of files are left out: they hold people's names.
+    Notes and the names of files are left out: people's names are in them.
     """
     mixed = sorted(known.students, key=lambda name: hashlib.sha256(name.encode()).digest())
     width = len(str(len(mixed)))
@@ -128,6 +149,7 @@ def without_names(known: Class) -> Class:
         {(names[who], slug, cell): s for (who, slug, cell), s in known.scores.items()},
         ledger,
         known.weights,
+        {(names[who], slug): penalty for (who, slug), penalty in known.penalties.items()},
     )
 
 
@@ -155,8 +177,8 @@ def waiting(known: Class) -> Counter[tuple[str, str]]:
     return Counter((slug, cell) for (_, slug, cell), s in known.scores.items() if s.waits)
 
 
-def traps(known: Class) -> dict[tuple[str, str], list[str]]:
-    """Return whom each known trap caught: students by (check, why), the most frequent first."""
+def known_mistakes(known: Class) -> dict[tuple[str, str], list[str]]:
+    """Return who made each known mistake: students by (check, why), the most frequent first."""
     caught: dict[tuple[str, str], list[str]] = defaultdict(list)
     for record in known.records:
         for mark in record.marks:
@@ -178,8 +200,12 @@ def outcomes(known: Class) -> dict[str, dict[str, list[tuple[str, Mark]]]]:
 
 
 def totals(known: Class) -> dict[tuple[str, str], tuple[float, float]]:
+    """Return points and the most that were possible, by (student, lab), penalties taken off."""
     totals: dict[tuple[str, str], tuple[float, float]] = {}
     for (student, slug, _), score in known.scores.items():
         before = totals.get((student, slug), (0.0, 0.0))
         totals[student, slug] = before[0] + score.score, before[1] + score.max_score
-    return totals
+    return {
+        place: (max(0.0, points - known.penalties.get(place, 0.0)), most)
+        for place, (points, most) in totals.items()
+    }

@@ -1,10 +1,11 @@
-"""The report as CSV: one line per graded cell, and one for what has no mark."""
+"""The report as CSV: a line a graded cell, and a line for what has no grade."""
 
 from __future__ import annotations
 
 import csv
 import io
 
+from grader.autograde.formulas import without_formula
 from grader.errors import printable
 from grader.report.data import WORDS, Class, needing
 
@@ -12,7 +13,7 @@ COLUMNS = ("learner", "lab", "cell", "outcome", "score", "max_score", "why", "li
 
 
 def table(known: Class) -> str:
-    """Return the same as CSV: one line per graded cell, and one for what has no mark."""
+    """Return the same as CSV: a line a graded cell, and a line for what has no grade."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -23,10 +24,10 @@ def table(known: Class) -> str:
         if score.by_hand:
             outcome += ", graded by hand"
         line, why = (mark.lines[0], mark.why) if mark else ("", "")
-        late = "late" if record is not None and record.late else ""
+        late = (record.cause or "late") if record is not None and record.late else ""
         numbers = f"{score.score:g}", f"{score.max_score:g}"
         writer.writerow(
-            [*map(_plain, (*place, outcome)), *numbers, _plain(why), _plain(line), late]
+            [*map(_plain, (*place, outcome)), *numbers, _plain(why), _plain(line), _plain(late)]
         )
     for who, what, why in needing(known):
         cells = map(_plain, (who, what, "", "needs a person"))
@@ -35,10 +36,5 @@ def table(known: Class) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula.
-
-    >>> _plain("=HYPERLINK(0)")
-    "'=HYPERLINK(0)"
-    """
-    text = printable(text)
-    return f"'{text}" if text[:1] in tuple("=+-@") else text
+    """Return a text that no spreadsheet takes for a formula."""
+    return without_formula(printable(text))

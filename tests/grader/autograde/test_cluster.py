@@ -105,12 +105,11 @@ def test_a_worker_that_is_killed_loses_nothing(
 
 def test_a_scheduler_that_is_not_there_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
     from grader.autograde import cluster
-    from grader.autograde.workers import Setting
 
     before = cluster.START_S
     cluster.START_S = 2.0
     try:
         with pytest.raises(BadInput, match="no Dask scheduler answers"):
-            cluster.Cluster("tcp://127.0.0.1:1", Setting())
+            cluster.Cluster("tcp://127.0.0.1:1", "limits")
     finally:
         cluster.START_S = before

@@ -17,13 +17,13 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 from nbgrader.apps.api import NbGraderAPI
-from nbgrader.plugins.export import CsvExportPlugin
 
 from grader.autograde.course import Course
-from grader.autograde.grade_one import mark
+from grader.autograde.grade_one import grade_one
 from grader.autograde.gradebook import Writer
+from grader.autograde.nbgrader_export import PlainCsvExport
 from grader.autograde.records import read_record, record_path
-from grader.autograde.results import Job, Marked
+from grader.autograde.results import GradedSubmission, Job
 from grader.build.command import own_commands_first
 from grader.checks import CHECKS
 from grader.errors import BadInput
@@ -78,13 +78,13 @@ class Grading:
 
     def __call__(
         self, student: str, notebook: dict[str, Any], slug: str = DAY1, when: datetime | None = NOON
-    ) -> Marked:
+    ) -> GradedSubmission:
         with Writer(self.course) as writer:
             data = text_of(notebook).encode()
             job = Job(student, slug, data, writer.cells_of(slug), 5, None, writer.texts_of(slug))
-            marked = mark(job, self.sandbox)
-            writer.write([(marked, when, False)], "v1")
-        return marked
+            graded = grade_one(job, self.sandbox)
+            writer.write([(graded, when, False)], "v1")
+        return graded
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_feedback_shows_the_four_lines(grading: Grading, course: Course) -> None
 def test_export_gives_the_scores(grading: Grading, book: Gradebook, tmp_path: Path) -> None:
     grading("ada", solved())
     grading("sam", starter())
-    CsvExportPlugin(to=str(tmp_path / "grades.csv")).export(book)
+    PlainCsvExport(to=str(tmp_path / "grades.csv")).export(book)
     with (tmp_path / "grades.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["assignment"] == DAY1]
     assert {row["student_id"]: float(row["score"]) for row in rows} == {"ada": 2, "sam": 1}
@@ -238,6 +238,54 @@ def test_markup_of_a_learner_s_does_nothing_in_nbgrader_s_pages(
     assert not re.search(r"<script>alert|<img[^>]*onerror|(href|src)=.(javascript|data:text)", body)
     assert body.count('href="https://example.org"') == 3
     assert "<details" in body  # the lab's own hints keep theirs
+
+
+def in_place_of_the_answer(notebook: dict[str, Any]) -> int:
+    cells = notebook["cells"]
+    return next(
+        i for i, c in enumerate(cells) if c.get("id") == by_grade_id(notebook)[ANSWER]["id"]
+    )
+
+
+ANSWERED = "Two terms, one for CJK and one for the rest, rounded up."
+
+
+@pytest.mark.parametrize("where", ["below", "above", "code", "question"])
+def test_an_answer_in_the_wrong_cell_is_found_and_not_scored(
+    where: str, grading: Grading, book: Gradebook, course: Course
+) -> None:
+    notebook = starter(DAY2)
+    at = in_place_of_the_answer(notebook)
+    own = {"id": "own", "metadata": {}, "source": ANSWERED, "cell_type": "markdown"}
+    if where == "question":
+        question = notebook["cells"][at - 1]
+        assert question["cell_type"] == "markdown"
+        question["source"] = "".join(question["source"]) + "\n\n" + ANSWERED
+    elif where == "code":
+        code = {**own, "cell_type": "code", "outputs": [], "execution_count": None}
+        notebook["cells"].insert(at + 1, code)
+    else:
+        notebook["cells"].insert(at + (where == "below"), own)
+    graded = grading("ada", notebook, DAY2)
+    assert ANSWER not in graded.untouched
+    assert any(ANSWER in line and "grade that" in line for line in graded.attention)
+    answer = grades(book, DAY2, "ada")[ANSWER]
+    assert (answer.auto_score, answer.needs_manual_grade) == (None, True)
+    shown = by_grade_id(autograded(course, "ada", DAY2))[ANSWER]["source"]
+    assert ANSWERED in "".join(shown)
+
+
+def test_notes_that_are_not_beside_the_answer_are_no_answer(
+    grading: Grading, book: Gradebook
+) -> None:
+    notebook = starter(DAY2)
+    own = {"id": "own", "metadata": {}, "source": ANSWERED, "cell_type": "markdown"}
+    notebook["cells"].insert(1, own)
+    at = in_place_of_the_answer(notebook)
+    code = {**own, "id": "x", "cell_type": "code", "outputs": [], "execution_count": None}
+    notebook["cells"].insert(at + 1, {**code, "source": "print('one', 'two', 'three', 'four')"})
+    assert ANSWER in grading("ada", notebook, DAY2).untouched
+    assert grades(book, DAY2, "ada")[ANSWER].score == 0
 
 
 # --- what a person has given -------------------------------------------------------------
@@ -346,9 +394,9 @@ def test_copies_and_missing_cells(grading: Grading, course: Course, book: Gradeb
     notebook["cells"].insert(0, {**cells["fit"], "source": "fit = None"})
     for name in ("calibrate-few", ANSWER):
         notebook["cells"].remove(cells[name])
-    marked = grading("ada", notebook, DAY2)
-    assert [m.passed for m in marked.marks] == [True, True, True]  # the last copy counts
-    assert any("answer interview-estimate was missing" in line for line in marked.attention)
+    graded = grading("ada", notebook, DAY2)
+    assert [m.passed for m in graded.marks] == [True, True, True]  # the last copy counts
+    assert any("answer interview-estimate was missing" in line for line in graded.attention)
     mine = autograded(course, "ada", DAY2)
     nbformat.validate(nbformat.from_dict(mine))
     names = [c["metadata"].get("nbgrader", {}).get("grade_id") for c in mine["cells"]]
@@ -365,8 +413,8 @@ def test_a_notebook_without_metadata_is_marked_by_its_functions(
         cell["metadata"] = {}
         cell.pop("id")
     notebook["nbformat_minor"] = 2
-    marked = grading("ada", notebook)
-    assert [m.passed for m in marked.marks] == [True, True]
+    graded = grading("ada", notebook)
+    assert [m.passed for m in graded.marks] == [True, True]
     assert sum(g.score for g in grades(book, DAY1, "ada").values()) == 2
     nbformat.validate(nbformat.from_dict(autograded(course, "ada")))
 
@@ -390,12 +438,12 @@ def test_what_cannot_be_marked_has_a_reason(
     data: bytes, said: str, course: Course, sandbox: Sandbox
 ) -> None:
     with Writer(course) as writer:
-        marked = mark(Job("ada", DAY1, data, writer.cells_of(DAY1), 5), sandbox)
-        writer.write([(marked, None, False)], "v1")
+        graded = grade_one(Job("ada", DAY1, data, writer.cells_of(DAY1), 5), sandbox)
+        writer.write([(graded, None, False)], "v1")
         assert writer.graded() == set()
-    assert said in marked.reason and not marked.marks
+    assert said in graded.reason and not graded.marks
     record = read_record(record_path(course, "ada", DAY1))
-    assert record is not None and record.reason == marked.reason
+    assert record is not None and record.reason == graded.reason
 
 
 # --- the writer --------------------------------------------------------------------------
@@ -404,8 +452,8 @@ def test_what_cannot_be_marked_has_a_reason(
 def test_writing_twice_is_writing_once(course: Course, sandbox: Sandbox, book: Gradebook) -> None:
     with Writer(course) as writer:
         data = text_of(starter()).encode()
-        marked = mark(Job("ada", DAY1, data, writer.cells_of(DAY1), 5), sandbox)
-        batch = [(replace(marked, student=name), NOON, False) for name in ("ada", "ben", "eve")]
+        graded = grade_one(Job("ada", DAY1, data, writer.cells_of(DAY1), 5), sandbox)
+        batch = [(replace(graded, student=name), NOON, False) for name in ("ada", "ben", "eve")]
         writer.write(batch, "v1")
         first = everything(course, book)
         writer.write(batch, "v1")
@@ -439,12 +487,12 @@ def test_a_gradebook_that_is_locked_for_a_moment_is_waited_for(
     path = course.db_url.removeprefix("sqlite:///")
     with Writer(course) as writer:
         data = text_of(starter()).encode()
-        marked = mark(Job("ada", DAY1, data, writer.cells_of(DAY1), 5), sandbox)
+        graded = grade_one(Job("ada", DAY1, data, writer.cells_of(DAY1), 5), sandbox)
         other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         other.execute("BEGIN EXCLUSIVE")
         release = threading.Timer(6.5, other.rollback)  # longer than SQLite itself waits
         release.start()
-        writer.write([(marked, NOON, False)], "v1")
+        writer.write([(graded, NOON, False)], "v1")
         release.join()
         assert writer.graded() == {("ada", DAY1)}
         other.close()

@@ -18,15 +18,11 @@ from typing import Any
 import pytest
 from nbgrader.api import Gradebook
 
-from grader.autograde import workers as pool
 from grader.autograde.command import limits_from
 from grader.autograde.intake.roster import student_id
 from grader.autograde.records import Record, read_record
-from grader.autograde.results import Job, Marked
-from grader.autograde.workers import Pool, Setting
 from grader.checks import CHECKS
 from grader.cli import main
-from grader.errors import BadInput
 from grader.exercises import IMPORTS, SLUGS, exercises_of, source_of
 from tests.grader.classroom import (
     DAY1,
@@ -286,61 +282,6 @@ def test_killed_in_the_middle_and_started_again_it_comes_to_the_same(tmp_path: P
     assert b"0 unchanged" not in said  # it went on, it did not begin again
     assert difference(everything(killed), everything(undisturbed)) == {}
     assert len(scores(killed)) == 8 * (2 * 2 + 4) + 8 * (2 * 1 + 2)
-
-
-# --- the processes that mark -------------------------------------------------------------
-
-
-def _job(student: str) -> Job:
-    return Job(student, DAY1, b"", (), 1)
-
-
-def _mark_or_die(job: Job, sandbox: Any) -> Marked:
-    if job.student.startswith("dies"):
-        os._exit(9)
-    if job.student.startswith("hangs"):
-        time.sleep(60)
-    if job.student.startswith("raises"):
-        raise RuntimeError("a fault of the grader's own")
-    return Marked(job.student, job.slug, "")
-
-
-def test_whoever_dies_or_hangs_costs_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "GRACE_S", 20.0)
-    limits = limits_from(["submission_s=0.5"])
-    names = ["a", "dies", "b", "c", "hangs", "raises", "d", "dies too", "e"]
-    context = pool.multiprocessing.get_context("fork")
-    monkeypatch.setattr(pool.multiprocessing, "get_context", lambda _: context)
-    monkeypatch.setattr("grader.autograde.grade_one.mark", _mark_or_die)
-    with Pool(2, Setting("process")) as marking:
-        monkeypatch.setattr(pool, "GRACE_S", 3.0)
-        jobs = [Job(name, DAY1, b"", (), 1, limits) for name in names]
-        found = {marked.student: marked.reason for marked in marking.run(jobs)}
-    assert found.keys() == set(names)
-    assert {name for name in found if not found[name]} == {"a", "b", "c", "d", "e"}
-    assert found["dies"] == found["dies too"] == "the process that marked it died, in two attempts"
-    assert found["hangs"] == "marking it did not come to an end, in two attempts"
-    assert "a fault of the grader's own" in found["raises"]
-
-
-def test_processes_that_cannot_start_are_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    context = pool.multiprocessing.get_context("fork")
-    monkeypatch.setattr(pool.multiprocessing, "get_context", lambda _: context)
-    monkeypatch.setattr(pool, "_work", lambda pipe, setting: os._exit(3))
-    with Pool(2, Setting()) as marking, pytest.raises(BadInput, match="end as soon as they start"):
-        list(marking.run([_job("a")]))
-
-
-def test_processes_are_replaced_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    context = pool.multiprocessing.get_context("fork")
-    monkeypatch.setattr(pool.multiprocessing, "get_context", lambda _: context)
-    monkeypatch.setattr("grader.autograde.grade_one.mark", _mark_or_die)
-    monkeypatch.setattr(pool, "JOBS_A_PROCESS", 2)
-    with Pool(1, Setting("process")) as marking:
-        first = marking._workers[0].process.pid
-        found = [marked.student for marked in marking.run(map(_job, "abcde"))]
-        assert found == list("abcde")
-        assert marking._workers[0].process.pid != first
 
 
 # --- hostile submissions, through the whole pipeline -------------------------------------

