@@ -125,7 +125,7 @@ def test_a_command_and_its_children_end_with_the_agent(
         process.stdin.flush()
         wait_for(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip())
         group, child = (int((folder / name).read_text()) for name in ("pid", "child"))
-        assert len(alive(group)) >= 3 and len(alive(0, child)) == 1
+        assert len(alive(group)) >= 3 and len(alive(-1, child)) == 1
         process.send_signal(number)
         process.wait(timeout=300)
         wait_for(lambda: not alive(group, child))
