@@ -197,6 +197,11 @@ class Agent:
         at_most = self.engine.estimate()
         return min(at_most, self.parts.counter.count(close_calls(self.history), SCHEMAS)), at_most
 
+    def basis(self) -> str:
+        """Say what these two figures rest on; "" for a counter that cannot tell."""
+        tell = getattr(self.parts.counter, "basis", None)
+        return tell(close_calls(self.history), SCHEMAS) if tell is not None else ""
+
     @property
     def can_go_on(self) -> bool:
         """Whether the last turn stopped before its end."""

@@ -57,9 +57,24 @@ def run_shell(
 _WAIT_FOR_START = 'read -r _ || exit; exec /bin/sh -c "$1" </dev/null'
 
 # The watcher reads from a pipe that only this process holds open. When this process is gone,
-# killed or not, the pipe ends, and the watcher ends the command's group. (No `--` before the
+# killed or not, the pipe ends, and the watcher ends the command's family. (No `--` before the
 # negative number: not every shell's kill knows it.)
-_WATCH = 'read -r group; read -r _; kill -9 "-$group"'
+_END_FAMILY = """
+family=$(ps -eo pid=,ppid=,pgid= 2>/dev/null | awk -v group="$group" '
+    { parent[$1] = $2; if ($3 == group) found[$1] = 1 }
+    END {
+        do {
+            more = 0
+            for (p in parent) if (!(p in found) && (parent[p] in found)) more = found[p] = 1
+        } while (more)
+        for (p in found) print p
+    }')
+kill -9 "-$group"
+[ -z "$family" ] || kill -9 $family
+"""
+"""Ends a process group, and its descendants in groups and sessions of their own."""
+
+_WATCH = f"read -r group; read -r _; {_END_FAMILY}"
 
 
 @contextmanager
@@ -118,6 +133,9 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
             tree = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
             subprocess.run(tree, capture_output=True, check=False)
     else:
+        if process.poll() is None:  # at the time limit, or stopped by a person
+            script = f"group={process.pid}; {_END_FAMILY}"
+            subprocess.run(["/bin/sh", "-c", script], capture_output=True, check=False)
         # The group outlives its first process, so it is ended even when that one has gone.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -65,7 +65,9 @@ def budget(agent: Agent, argument: str = "") -> str:
     """Return the seven-path table of the next request."""
     rows = agent.engine.budget()
     table = budget_text(rows, agent.window, getattr(sys.stdout, "encoding", None))
-    return f"{table}\n{_used(agent)}; {_lines_of(agent)}"
+    basis = agent.basis()
+    used = f"{_used(agent)}: {basis}" if basis else _used(agent)
+    return f"{table}\n{used}\n{_lines_of(agent)}"
 
 
 def _used(agent: Agent) -> str:
@@ -87,6 +89,9 @@ def _lines_of(agent: Agent) -> str:
 def tokens(agent: Agent, argument: str = "") -> str:
     """Return the estimate, the last real usage, and what the calibration made of it."""
     lines = [f"next request: {_used(agent)}", f"lines: {_lines_of(agent)}"]
+    basis = agent.basis()
+    if basis:
+        lines[1:1] = [f"  {basis}"]
     if agent.usage is None:
         lines.append("last request: no usage yet; until then the number is the plain estimate")
     else:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from compaction.budget import Counter, Row, budget_table
 from compaction.calibration import meter
@@ -15,14 +12,11 @@ from compaction.compactor import compact_history
 from compaction.engine.costs import BreakEven, Prices, break_even
 from compaction.engine.decide import Aim, Decision, Lines, Room, check_whole, make_room
 from compaction.engine.events import ContextExceeded, Event, Pass, number_of
+from compaction.engine.measuring import Measuring
 from compaction.engine.overflow import Overflow, read_overflow
+from compaction.engine.passes import Compactor, Tried, attempt, failed_pass, made_pass, why_not
 from compaction.engine.replies import CallModel, Reply, ReplyError, Tools, read_reply
-from compaction.engine.results import (
-    SMALLEST_EXCERPT_TOKENS,
-    ResultFolder,
-    excerpt,
-    largest_result,
-)
+from compaction.engine.results import Results
 from compaction.engine.tool_calls import (
     CallTool,
     broken_result,
@@ -31,16 +25,9 @@ from compaction.engine.tool_calls import (
     pending_calls,
     with_sound_calls,
 )
-from compaction.messages import Call, Message, content_of, problems
-from compaction.observing import prompt_tokens
+from compaction.messages import Call, Message
 from compaction.probes import Probe, ProbeReport, fold, pinned_probes, verify
 from compaction.summary import Compaction, Summarizer, extract
-
-Compactor = Callable[[list[Message]], Compaction | list[Message]]
-"""Makes a history shorter; returns a Compaction, or the new messages alone."""
-
-RESULT_LEEWAY = 500
-"""Characters by which a result may be too long: what a tool says about its result comes on top."""
 
 MIN_GAIN = 0.10
 """The share of a request that a routine pass must save. Every pass costs a summary request and
@@ -55,16 +42,6 @@ TARGET_SHARE = 0.75
 
 CUT_OFF_NOTE = "[cut off here: the reply reached its length limit]"
 """Stands at the end of an answer that was cut off, so that nobody takes it for whole."""
-
-
-@dataclass(frozen=True)
-class _Tried:
-    """A pass that was tried, its tokens by the plain count, and why it is not adopted, if so."""
-
-    attempt: Compaction
-    before: int
-    after: int
-    failed: Pass | None = None
 
 
 class Engine:
@@ -134,9 +111,8 @@ class Engine:
             check_whole("overhead", overhead, least=0)
         self.call_model = call_model
         self.lines = lines
-        self.tools = tools
+        self._measuring = Measuring(meter if counter is None else counter, tools, overhead)
         self.call_tool = call_tool
-        self.counter: Counter = meter if counter is None else counter
         self.summarize = summarize
         self.keep_recent = keep_recent
         self.on_event = on_event
@@ -144,19 +120,29 @@ class Engine:
         self.on_note = on_note
         self.events: list[Event] = []
         self.aim = Aim()  # of the pass under way
-        self._results = ResultFolder(Path(results)) if results is not None else None
-        self._result_characters = result_characters
+        self._results: Results | None = None
+        if results is not None:
+            self._results = Results(Path(results), self._measuring, result_characters, self._note)
         self._broken: dict[str, str] = {}
         self._noted: set[str] = set()
         self._compact = compact or self._compact_by_summary
         self._budget_table = budget_table
         self._make_room = make_room
-        self._fixed_overhead = overhead
         self._measured_overhead: int | None = None
         self._probes = {fold(probe.fact): probe for probe in probes}
         self.history = list(history)
 
     # What a program may look at.
+
+    @property
+    def counter(self) -> Counter:
+        """The one counter of this engine."""
+        return self._measuring.counter
+
+    @property
+    def tools(self) -> Tools | None:
+        """The schemas that ride along on every request."""
+        return self._measuring.tools
 
     @property
     def history(self) -> list[Message]:
@@ -166,7 +152,7 @@ class Engine:
     @history.setter
     def history(self, messages: Iterable[Message]) -> None:
         self._history = with_sound_calls(messages)
-        self._has_open_calls = True  # until the next look
+        self._measuring.has_open_calls = True  # until the next look
         self._last_estimate: int | None = None
         self._try_again_at = 0.0  # the estimate below which the threshold is left alone
         self._pin(self._history)
@@ -179,8 +165,8 @@ class Engine:
     @property
     def overhead(self) -> int:
         """Tokens that ride along on every request: as given, else measured once."""
-        if self._fixed_overhead is not None:
-            return self._fixed_overhead
+        if self._measuring.overhead is not None:
+            return self._measuring.overhead
         if self._measured_overhead is None:
             beginning = []
             for message in self._history:
@@ -188,7 +174,7 @@ class Engine:
                     break
                 beginning.append(message)
             carried = beginning or self.tools
-            self._measured_overhead = self._count(beginning) if carried else 0
+            self._measured_overhead = self._measuring.at_most(beginning) if carried else 0
         return self._measured_overhead
 
     @property
@@ -200,7 +186,7 @@ class Engine:
     def estimate(self, extras: Sequence[Message] = ()) -> int:
         """Return the prompt tokens of the next request, by the engine's one counter."""
         self._look_for_open_calls()
-        return self._count(self._history, extras)
+        return self._measuring.at_most(self._history, extras)
 
     def budget(self, extras: Sequence[Message] = ()) -> list[Row]:
         """Return the budget table of the next request.
@@ -209,9 +195,9 @@ class Engine:
         counter knows a bound.
         """
         self._look_for_open_calls()
-        fixed = self._fixed_overhead
+        fixed = self._measuring.overhead
         rows = self._budget_table(
-            self._payload(self._history, extras),
+            self._measuring.payload(self._history, extras),
             self.lines.window,
             meter=self.counter,
             tools=self.tools if fixed is None else None,
@@ -286,86 +272,22 @@ class Engine:
         With ``target_tokens`` the messages come down to that many tokens, or nothing changes.
         """
         self._look_for_open_calls()
-        estimate = self._count(self._history)
-        before = self._plain_count(self._history)
+        estimate = self._measuring.at_most(self._history)
+        before = self._measuring.plain(self._history)
         aim = Aim(target_tokens, must_reach=target_tokens is not None)
         tried = self._try(self._history, before, aim)
         passed = tried.failed or self._adopt(tried)
-        self._last_estimate, estimate = estimate, self._count(self._history)
+        self._last_estimate, estimate = estimate, self._measuring.at_most(self._history)
         self._tell("manual pass", estimate, self.lines.decide(estimate), passed.line, passed=passed)
         return passed
 
     # Measuring.
 
-    def _payload(self, messages: list[Message], extras: Sequence[Message] = ()) -> list[Message]:
-        """Return what a request would carry: exactly this is counted, and exactly this is sent."""
-        # The extras come first into the list, so that a round before them counts as closed.
-        whole = [*messages, *extras] if extras else messages
-        return close_calls(whole) if self._has_open_calls else whole
-
-    def _count(self, messages: list[Message], extras: Sequence[Message] = ()) -> int:
-        """Return the tokens to decide with: at most so many, where the counter can say that."""
-        at_most: Callable[..., int] | None = getattr(self.counter, "at_most", None)
-        return self._count_by(at_most or self.counter.count, messages, extras)
-
-    @property
-    def _has_one_count(self) -> bool:
-        return not hasattr(self.counter, "at_most")
-
-    def _plain_count(self, messages: list[Message], extras: Sequence[Message] = ()) -> int:
-        """Return the tokens to compare with: before and after a pass in one unit."""
-        count: Callable[..., int] = self.counter.count
-        if not self._has_one_count:  # such a counter may know the one history better than the other
-            count = getattr(self.counter, "estimate", count)
-        return self._count_by(count, messages, extras)
-
-    def _count_by(
-        self,
-        count: Callable[..., int],
-        messages: list[Message],
-        extras: Sequence[Message] = (),
-    ) -> int:
-        payload = self._payload(messages, extras)
-        if self._fixed_overhead is not None:
-            return self._fixed_overhead + count(payload)
-        # Without tools a counter needs only one argument.
-        return count(payload, self.tools) if self.tools else count(payload)
-
     def _look_for_open_calls(self) -> None:
         """See whether an interrupted turn left calls behind; a clean run leaves none."""
-        if self._has_open_calls:
-            self._has_open_calls = len(close_calls(self._history)) > len(self._history)
-
-    def _observe(self, payload: list[Message], usage: Any, estimate: int) -> None:
-        """Let the counter learn from a reply's usage, if it can be true."""
-        named = (
-            usage.get("prompt_tokens")
-            if isinstance(usage, Mapping)
-            else getattr(usage, "prompt_tokens", usage)
-        )
-        tokens = prompt_tokens(usage, estimate)
-        if tokens is None:
-            if named is not None:
-                self._note(
-                    f"the gateway's usage cannot be right ({named!r} prompt tokens for a request "
-                    f"of about {estimate:,}); such figures are left out",
-                    once="usage",
-                )
-            return
-        if tokens > self.lines.window:
-            self._note(
-                f"the gateway counted {tokens:,} tokens, more than the window of "
-                f"{self.lines.window:,}",
-                once="window",
-            )
-        observe = getattr(self.counter, "observe", None)
-        if observe is None:
-            return
-        if self._fixed_overhead is None:
-            observe(payload, usage, self.tools)
-        elif tokens > self._fixed_overhead:
-            # The counter counts the messages alone, so the known overhead is taken off first.
-            observe(payload, tokens - self._fixed_overhead)
+        if self._measuring.has_open_calls:
+            closed = len(close_calls(self._history))
+            self._measuring.has_open_calls = closed > len(self._history)
 
     def _note(self, line: str, once: str | None = None) -> None:
         if once in self._noted or self.on_note is None:
@@ -409,16 +331,25 @@ class Engine:
     # Making room.
 
     def _settle(self, kind: str, note: str, extras: Sequence[Message] = ()) -> None:
-        """Measure, and make room where a line is crossed; nothing is sent before that."""
-        last, decided = 0, Decision.SEND
-        tried: _Tried | None = None  # the pass whose result is about to be counted
+        """Measure, and make room where a line is crossed; nothing is sent before that.
+
+        The loop of passes is ``make_room``'s, which may be a learner's own; it asks the three
+        functions in turn: count, decide, compact, count, decide ... A pass is adopted only when
+        its result has been counted, in ``decide``.
+        """
+        last, decided = 0, Decision.SEND  # the estimate decided on, and what was decided
+        tried: Tried | None = None  # the pass whose result is about to be counted
 
         def count(messages: list[Message]) -> int:
-            return self._count(messages, extras)
+            return self._measuring.at_most(messages, extras)
 
         def compact(messages: list[Message]) -> Compaction:
             nonlocal tried
-            before = last if self._has_one_count else self._plain_count(messages, extras)
+            # What a pass saves is told by the plain count of both histories: a margin on top of
+            # it may move with what a counter knows of either.
+            before = (
+                last if self._measuring.has_one_count else self._measuring.plain(messages, extras)
+            )
             routine = decided == Decision.COMPACT_THRESHOLD
             # Summaries at their own size gain less and less. Where that was not enough the last
             # time, or nothing may fail now, they have to share what a target leaves them.
@@ -433,6 +364,7 @@ class Engine:
         def decide(estimate: int) -> Decision:
             nonlocal tried, last, decided
             decided = self._decide(estimate)
+            # No pass led here: it is the measurement itself, at the start.
             if tried is None:
                 self._tell(kind, estimate, decided, note)
             else:
@@ -442,17 +374,22 @@ class Engine:
             return decided
 
         without_extras = self._last_estimate or 0
+        # First by passes. They end when the request may be sent, or when one does not help.
         room = self._make_room(self._history, count, compact, decide)
         first = room.estimates[0]
         while room.stuck:
             if tried is not None and tried.failed is None:
-                # It helped by the plain count, and only the margin on top hides that.
+                # It helped by the plain count, and only the margin on top hides that: adopt it,
+                # and make another one if a line is still crossed.
                 if decide(room.estimates[-1]) == Decision.SEND:
                     break
-            elif not self._shorten(last, extras):
+            # Then by cutting down the largest result. Where that frees nothing either, a routine
+            # pass lets the request go out, and an emergency ends the run.
+            elif not self._shorten(last):
                 failed = tried.failed if tried and tried.failed else self._failed(None, last, last)
                 self._give_up(failed, last, decided, extras)
                 break
+            # Less is there now, so passes are tried once more.
             tried = None
             kind, note = "shortened", "a large result"
             room = self._make_room(self._history, count, compact, decide)
@@ -481,33 +418,27 @@ class Engine:
         before: int,
         aim: Aim,
         extras: Sequence[Message] = (),
-    ) -> _Tried:
+    ) -> Tried:
         """Let a pass be made, and judge it: a pass that does not help leaves all as it is."""
         self.aim = aim
         try:
-            attempt = self._attempt(messages)
+            made = attempt(self._compact, messages, lambda: self._history)
         finally:
             self.aim = Aim()
         after = before
-        if attempt.abandoned is None:
-            after = self._plain_count(attempt.messages, extras)
-            gain = (before - after) / before if before else 0.0
-            if gain <= 0:
-                failed = self._failed(None, before, after)
-            elif gain < aim.min_gain:
-                reason = f"it would save {100 * gain:.1f} %, less than {100 * aim.min_gain:.0f} %"
-                failed = self._failed(reason, before, after)
-            elif aim.must_reach and (reached := self.counter.count(attempt.messages)) > (
-                aim.target_tokens or 0
-            ):
-                reason = f"{aim.target_tokens:,} tokens cannot be reached: {reached:,} would remain"
-                failed = self._failed(reason, before, after)
-            else:
-                return _Tried(attempt, before, after)
+        if made.abandoned is not None:
+            failed = self._failed(made.abandoned, before, after)
         else:
-            failed = self._failed(attempt.abandoned, before, after)
+            after = self._measuring.plain(made.messages, extras)
+            reason = why_not(made, before, after, aim, self.counter.count)
+            if after < before and reason is None:
+                return Tried(made, before, after)
+            failed = self._failed(reason if after < before else None, before, after)
         # The same messages once more, so that whoever counts them sees that nothing was gained.
-        return _Tried(Compaction(messages, 0, 0, [], failed.abandoned, []), before, after, failed)
+        return Tried(Compaction(messages, 0, 0, [], failed.abandoned, []), before, after, failed)
+
+    def _failed(self, reason: str | None, before: int, after: int) -> Pass:
+        return failed_pass(reason, before, after, self._history, self.probes)
 
     def _give_up(
         self, failed: Pass, estimate: int, decision: Decision, extras: Sequence[Message]
@@ -523,87 +454,24 @@ class Engine:
 
     def _make_shorter(self, target: int, extras: Sequence[Message]) -> bool:
         """Compact until a request has at most ``target`` tokens; return whether it does."""
-        while (estimate := self._count(self._history, extras)) > target:
-            before = self._plain_count(self._history, extras)
+        while (estimate := self._measuring.at_most(self._history, extras)) > target:
+            before = self._measuring.plain(self._history, extras)
             goal = self._target_of(self._history, estimate, target)
             tried = self._try(self._history, before, Aim(goal), extras)
             passed = tried.failed or self._adopt(tried)
-            after = self._count(self._history, extras)
+            after = self._measuring.at_most(self._history, extras)
             self._tell("pass", after, self.lines.decide(after), passed.line, passed=passed)
-            if tried.failed is not None and not self._shorten(after, extras):
+            if tried.failed is not None and not self._shorten(after):
                 return False
         return True
 
-    def _attempt(self, messages: list[Message]) -> Compaction:
-        """Let the compactor try on a copy; whatever goes wrong leaves the messages as they are."""
-
-        def give_up(reason: str) -> Compaction:
-            return Compaction(messages, 0, 0, [], reason, [])
-
-        seen = copy.deepcopy(self._history)
-        try:
-            outcome = self._compact(copy.deepcopy(messages))
-        except (Exception, SystemExit) as error:
-            return give_up(f"the compactor failed: {type(error).__name__}: {error}")
-        if self._history != seen:
-            return give_up("the history changed while it was summarised")
-        if not isinstance(outcome, Compaction):
-            if not isinstance(outcome, list):
-                return give_up(f"the compactor returned {type(outcome).__name__}, not messages")
-            outcome = Compaction(outcome, 0, -1, [], None, [])
-        if outcome.abandoned is not None:
-            return give_up(outcome.abandoned)
-        broken = Tally(problems(outcome.messages)) - Tally(problems(messages))
-        if broken:
-            return give_up(f"the pass would break the history: {next(iter(broken))}")
-        return outcome
-
-    def _adopt(self, tried: _Tried) -> Pass:
+    def _adopt(self, tried: Tried) -> Pass:
         """Put the result of a pass in the place of the history, and say what it did."""
-        attempt, before, after = tried.attempt, tried.before, tried.after
-        old, new = self._history, list(attempt.messages)
-        at_stake = verify(self.probes, old).kept
-        report = verify(at_stake, new)
-        unchanged = 0
-        for left, right in zip(old, new, strict=False):
-            if left != right:
-                break
-            unchanged += 1
-        # Only a beginning that stayed the same can still stand in the provider's cache.
-        cached = self._plain_count(new[:unchanged]) if unchanged else 0
-        self._history = new
+        passed = made_pass(tried, self._history, self.probes, self._measuring.plain)
+        self._history = list(tried.attempt.messages)
         self._try_again_at = 0.0
         self._changed()
-        return Pass(
-            messages_before=len(old),
-            messages_after=len(new),
-            before=before,
-            after=after,
-            reported=attempt.after if attempt.after >= 0 else None,
-            resent_tokens=max(0, after - cached),
-            summaries=tuple(attempt.summaries),
-            kept=tuple(report.kept),
-            lost=tuple(report.lost),
-            carried=tuple(attempt.carried),
-        )
-
-    def _failed(self, reason: str | None, before: int, after: int) -> Pass:
-        """Return what is said of a pass that was given up; without a reason it saved nothing."""
-        size = len(self._history)
-        return Pass(
-            messages_before=size,
-            messages_after=size,
-            before=before,
-            after=before,
-            reported=None,
-            resent_tokens=0,
-            summaries=(),
-            kept=tuple(verify(self.probes, self._history).kept),
-            lost=(),
-            carried=(),
-            abandoned=reason or f"the pass saved nothing: {before:,} -> {after:,} tokens",
-            saved_nothing=reason is None,
-        )
+        return passed
 
     def _compact_by_summary(self, messages: list[Message]) -> Compaction:
         def compact(aim: Aim) -> Compaction:
@@ -657,16 +525,18 @@ class Engine:
         return replace(reply, message=message)
 
     def _request(self, extras: Sequence[Message]) -> Reply:
-        payload = self._payload(self._history, extras)
+        payload = self._measuring.payload(self._history, extras)
         value = self.call_model(list(payload), self.tools)
         reply = read_reply(value, fresh_id=f"call_{len(self._history)}")
         if reply.usage is not None:
-            self._observe(payload, reply.usage, self._plain_count(self._history, extras))
+            estimate = self._measuring.plain(self._history, extras)
+            window = self.lines.window
+            self._measuring.observe(payload, reply.usage, estimate, window, self._note)
         return reply
 
     def _fit_window(self, overflow: Overflow, extras: Sequence[Message], again: bool) -> None:
         """Learn the window from a refusal for length, and make the request fit it."""
-        estimate = self._count(self._history, extras)
+        estimate = self._measuring.at_most(self._history, extras)
         decision = Decision.COMPACT_EMERGENCY
         if again:
             reason = f"the gateway refused it as too long once more: {fold(overflow.said)[:200]}"
@@ -681,7 +551,7 @@ class Engine:
         self._note(f"the gateway refused the request as too long{named}; compacting to fit")
         target = overflow.target(estimate, self.lines.reserve)
         if not self._make_shorter(target, extras) and window is not None:
-            estimate = self._count(self._history, extras)
+            estimate = self._measuring.at_most(self._history, extras)
             if estimate >= self.lines.line_of(decision):
                 reason = "the gateway refused it as too long"
                 raise ContextExceeded(reason, estimate, self.lines, decision, self.budget(extras))
@@ -694,50 +564,18 @@ class Engine:
             result = self._result_of(call)
             message: Message = {"role": "tool", "tool_call_id": call.id, "content": result}
             if self._results is not None:
-                message = self._fitting(message, call.name, waiting=len(calls) - number - 1)
+                waiting = len(calls) - number - 1
+                message = self._results.fitting(
+                    message, call.name, self._history, self.lines, waiting
+                )
             self._append(message)
 
-    def _fitting(self, message: Message, name: str, waiting: int) -> Message:
-        """Return a result as it is where it fits, else its head and tail."""
-        tokens = self._tokens_of(message)
-        if tokens <= 2 * SMALLEST_EXCERPT_TOKENS:
-            return message
-        line = self.lines.line_of(Decision.COMPACT_EMERGENCY)
-        # The calls that wait for their turn need some room as well.
-        free = line - self._count(self._history) - (waiting + 1) * SMALLEST_EXCERPT_TOKENS
-        room = int(free) // 2 if tokens > free else tokens
-        length, most = len(content_of(message)), self._result_characters
-        if most is not None and length > most + RESULT_LEEWAY:
-            room = min(room, tokens * most // length)
-        return message if room == tokens else self._cut_down(message, name, room)
-
-    def _tokens_of(self, message: Message) -> int:
-        return self.counter.count([message])
-
-    def _cut_down(self, message: Message, name: str, room: int) -> Message:
-        """Keep a result whole on disk, and return its head and tail of about ``room`` tokens."""
-        assert self._results is not None
-        text, tokens = str(message["content"]), self._tokens_of(message)
-        room = max(SMALLEST_EXCERPT_TOKENS, min(room, self.lines.room // 8))
-        try:
-            path = self._results.keep(name, text)
-        except OSError as error:
-            self._note(f"a result of {tokens:,} tokens could not be kept: {error.strerror}")
-            path = Path("(it could not be kept)")
-        self._note(f"a result of {tokens:,} tokens is cut down; all of it: {path}")
-        return {**message, "content": excerpt(text, path, min(1.0, room / tokens))}
-
-    def _shorten(self, estimate: int, extras: Sequence[Message]) -> bool:
+    def _shorten(self, estimate: int) -> bool:
         """Cut the largest result of the history down where no pass frees room any more."""
         if self._results is None or self.lines.decide(estimate) != Decision.COMPACT_EMERGENCY:
             return False
-        found = largest_result(self._history, self._tokens_of)
-        if found is None:
-            return False
-        position, tokens = found
-        shorter = list(self._history)
-        shorter[position] = self._cut_down(shorter[position], "result", tokens // 8)
-        if self._tokens_of(shorter[position]) >= tokens:
+        shorter = self._results.shortened(self._history, self.lines)
+        if shorter is None:
             return False
         self._history = shorter
         self._changed()
@@ -762,7 +600,7 @@ class Engine:
     def _end_run(self) -> None:
         """Measure the reply that ends a run. A pass that is due waits for the next run's start:
         only then is something sent, and a session that ends here pays for no summary."""
-        estimate = self._count(self._history)
+        estimate = self._measuring.at_most(self._history)
         decision = self.lines.decide(estimate)
         due = "" if decision == Decision.SEND else f"; {decision} at the next start"
         self._tell("reply", estimate, decision, "text", then="end the run" + due)
@@ -770,7 +608,8 @@ class Engine:
     def _append(self, message: Message) -> None:
         if message.get("role") == "user":
             # After a turn that stopped half-way, this message closes its round.
-            self._has_open_calls = self._has_open_calls or bool(pending_calls(self._history))
+            if pending_calls(self._history):
+                self._measuring.has_open_calls = True
             self._pin([message])
         self._history.append(message)
         self._changed()

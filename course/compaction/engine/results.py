@@ -1,4 +1,7 @@
-"""Results that are too large for the window: whole on disk, head and tail in the history."""
+"""Results that are too large for the window: whole on disk, head and tail in the history.
+
+In goes a tool's result, and how many tokens are free; out comes the message that the history gets.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,19 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
-from compaction.messages import Message
+from compaction.engine.decide import Decision, Lines
+from compaction.engine.measuring import Measuring
+from compaction.messages import Message, content_of
 
 SMALLEST_EXCERPT_TOKENS = 150
 """An excerpt of less than about this many tokens says too little to be worth it."""
 
 _LEFT_OUT = "[left out here: "
 _LONG_LINE = 400  # characters; in longer lines, a part is named by characters, not by lines
+
+
+RESULT_LEEWAY = 500
+"""Characters by which a result may be too long: what a tool says about its result comes on top."""
 
 
 class ResultFolder:
@@ -90,3 +99,65 @@ def largest_result(
     ]
     tokens, position = max(sizes, default=(0, 0))
     return (position, tokens) if tokens > 2 * SMALLEST_EXCERPT_TOKENS else None
+
+
+class Results:
+    """Cuts results down to what is free, and keeps them whole in a folder.
+
+    One of more than ``most_characters`` is cut down however much is free. ``note`` is told a line.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        measuring: Measuring,
+        most_characters: int | None,
+        note: Callable[[str], object],
+    ) -> None:
+        self._folder = ResultFolder(folder)
+        self._measuring = measuring
+        self._most = most_characters
+        self._note = note
+
+    def fitting(
+        self, message: Message, name: str, history: list[Message], lines: Lines, waiting: int
+    ) -> Message:
+        """Return a result as it is where it fits, else its head and tail.
+
+        ``waiting`` calls of the same round are still to be answered.
+        """
+        tokens = self._measuring.tokens_of(message)
+        if tokens <= 2 * SMALLEST_EXCERPT_TOKENS:
+            return message
+        line = lines.line_of(Decision.COMPACT_EMERGENCY)
+        # The calls that wait for their turn need some room as well.
+        used = self._measuring.at_most(history) + (waiting + 1) * SMALLEST_EXCERPT_TOKENS
+        free = int(line - used)
+        room = free // 2 if tokens > free else tokens
+        length = len(content_of(message))
+        if self._most is not None and length > self._most + RESULT_LEEWAY:
+            room = min(room, tokens * self._most // length)
+        return message if room == tokens else self._cut_down(message, name, room, lines)
+
+    def shortened(self, history: list[Message], lines: Lines) -> list[Message] | None:
+        """Return a history with its largest result cut down; None where that frees nothing."""
+        found = largest_result(history, self._measuring.tokens_of)
+        if found is None:
+            return None
+        position, tokens = found
+        shorter = self._cut_down(history[position], "result", tokens // 8, lines)
+        if self._measuring.tokens_of(shorter) >= tokens:
+            return None
+        return [*history[:position], shorter, *history[position + 1 :]]
+
+    def _cut_down(self, message: Message, name: str, room: int, lines: Lines) -> Message:
+        """Keep a result whole on disk, and return its head and tail of about ``room`` tokens."""
+        text, tokens = str(message["content"]), self._measuring.tokens_of(message)
+        room = max(SMALLEST_EXCERPT_TOKENS, min(room, lines.room // 8))
+        try:
+            path = self._folder.keep(name, text)
+        except OSError as error:
+            self._note(f"a result of {tokens:,} tokens could not be kept: {error.strerror}")
+            path = Path("(it could not be kept)")
+        self._note(f"a result of {tokens:,} tokens is cut down; all of it: {path}")
+        return {**message, "content": excerpt(text, path, min(1.0, room / tokens))}

@@ -8,22 +8,16 @@ tests and the offline agent show the same thing on every machine::
         client = openai.OpenAI(base_url=gateway.base_url, api_key="unused")
 
 The order is that of a request: :mod:`usage` (the character rule), :mod:`script` and :mod:`faults`,
-:mod:`validate`, :mod:`summaries`, :mod:`replies` (the wire), :mod:`server`; last, :mod:`client`,
-which asks a gateway.
+:mod:`validate`, :mod:`summaries`, :mod:`replies` (the wire), :mod:`answering`, :mod:`server`; then
+:mod:`command`, its command line, and :mod:`client`, which asks a gateway.
 """
 
+from compaction.gateway.answering import SeenRequest
 from compaction.gateway.client import join_summaries, summarize_with
+from compaction.gateway.command import add_arguments, run, serve
 from compaction.gateway.faults import FAULTS, Fault
 from compaction.gateway.script import SCRIPT_OVER, Reply, ScriptError, read_script
-from compaction.gateway.server import (
-    HOST,
-    MODEL,
-    Gateway,
-    SeenRequest,
-    add_arguments,
-    run,
-    serve,
-)
+from compaction.gateway.server import HOST, MODEL, Gateway
 from compaction.gateway.summaries import is_summary_request, quoted_messages
 from compaction.gateway.usage import (
     TOKENS_PER_CJK,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from compaction.engine.overflow import read_overflow
-from compaction.engine.replies import Reply, ReplyError, reply_with
 from compaction.messages import Message, text_of
 from compaction.tokens import estimate
 
@@ -38,6 +36,8 @@ def summarize_with(
     what a compaction costs is part of the account. Under a target the summariser is told its
     share, and the request names it.
     """
+    from compaction.engine import Reply, ReplyError, read_overflow, reply_with  # for a client only
+
     options: dict[str, Any] = {} if timeout_s is None else {"timeout": timeout_s}
     ask = reply_with(client, model, **options)
 

@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import threading
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-from compaction.gateway.faults import FAULTS, REFUSING, ArmedFault, Fault, Kind
-from compaction.gateway.replies import (
-    EVENT_STREAM,
-    JSON,
-    Answer,
-    carries_usage,
-    error_answer,
-    html_answer,
-    stream_events,
-    usage_field,
-    whole_body,
-)
-from compaction.gateway.script import (
-    SCRIPT_OVER,
-    Reply,
-    Script,
-    check_reply,
-    message_of,
-    read_script,
-)
-from compaction.gateway.summaries import drop_heading, is_summary_request, summarize_quoted
-from compaction.gateway.too_long import WORDINGS, too_long
-from compaction.gateway.usage import scripted_usage
-from compaction.gateway.validate import Refusal, check_request, read_json
-from compaction.messages import Message, text_of
+from compaction.gateway.answering import Answering, SeenRequest, Taken, give_back
+from compaction.gateway.faults import Fault
+from compaction.gateway.replies import Answer
+from compaction.gateway.script import SCRIPT_OVER, Reply
+from compaction.gateway.too_long import WORDINGS
 
 if TYPE_CHECKING:
-    import argparse
     import asyncio
 
     from tornado.http1connection import HTTP1Connection
@@ -47,43 +22,7 @@ HOST = "127.0.0.1"
 MODEL = "scripted"
 """The model that ``/v1/models`` lists; requests may name any."""
 
-_ROUTES = {"/v1/chat/completions": "POST", "/v1/models": "GET"}
 _STOP_TIMEOUT_S = 5.0
-
-
-@dataclass(frozen=True)
-class SeenRequest:
-    """A request as the gateway saw it, and how it answered.
-
-    ``body`` is None when it was not a JSON object; ``usage`` is what the reply carried, if any;
-    ``faults`` names the faults that it met. Headers, and so keys, are never kept.
-    """
-
-    method: str
-    path: str
-    kind: Kind
-    body: dict[str, Any] | None
-    status: int
-    reply: Message | None = None
-    usage: dict[str, int] | None = None
-    faults: tuple[str, ...] = ()
-
-
-def _give_back(taken: list[tuple[Script, Reply]]) -> None:
-    """Put replies that did not arrive back at the head of their scripts."""
-    while taken:
-        script, reply = taken.pop()
-        script.put_back(reply)
-
-
-def _in_place_of_a_reply(shared: Mapping[str, Any], faults: Sequence[str]) -> Any:
-    """Return what comes under status 200 instead of a reply; None where the reply itself comes."""
-    if "error-event" in faults:
-        error = {"message": "The server is overloaded.", "type": "server_error", "code": 503}
-        return {"error": error}
-    if "empty-choices" in faults:
-        return {**shared, "object": "chat.completion", "choices": []}
-    return None
 
 
 class Gateway:
@@ -124,22 +63,20 @@ class Gateway:
     ) -> None:
         if too_long not in WORDINGS:
             raise ValueError(f"too_long must be one of {', '.join(WORDINGS)}, not {too_long!r}")
-        check_reply(after_script, "after_script")
-        self._script = Script(script, "reply")
-        self._summaries = Script(summaries, "summary")
-        self._after_script = after_script
-        self._faults: list[ArmedFault] = []
+        self._answering = Answering(
+            script,
+            summaries,
+            after_script,
+            models,
+            retry_after_s=retry_after_s,
+            slow_s=slow_s,
+            window=window,
+            too_long=too_long,
+        )
         self.add_faults(*faults)
-        self._models = tuple(models)
-        self._retry_after_s = retry_after_s
-        self._slow_s = slow_s
         self._chunk_delay_s = chunk_delay_s
-        self._window = window
-        self._too_long = too_long
         self._wanted_port = port
         self._port: int | None = None
-        self._seen: list[SeenRequest] = []
-        self._served = 0
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
@@ -156,12 +93,12 @@ class Gateway:
     @property
     def requests(self) -> list[SeenRequest]:
         """All requests so far, in order of arrival, each with the answer it was given."""
-        return list(self._seen)
+        return list(self._answering.seen)
 
     @property
     def remaining(self) -> int:
         """How many replies of the script have not been given yet."""
-        return len(self._script)
+        return len(self._answering.script)
 
     @property
     def running(self) -> bool:
@@ -170,12 +107,11 @@ class Gateway:
 
     def add_replies(self, *replies: Reply) -> None:
         """Append replies to the script, also while the server runs."""
-        self._script.add(*replies)
+        self._answering.script.add(*replies)
 
     def add_faults(self, *faults: Fault | str) -> None:
         """Arm faults, also while the server runs; they count requests from now on."""
-        armed = [Fault.parse(fault) if isinstance(fault, str) else fault for fault in faults]
-        self._faults.extend(map(ArmedFault, armed))
+        self._answering.arm(faults)
 
     # Starting and stopping.
 
@@ -253,178 +189,17 @@ class Gateway:
     # One request.
 
     async def _serve(self, request: HTTPServerRequest) -> None:
-        method, path = request.method or "", request.path
-        taken: list[tuple[Script, Reply]] = []
-        try:
-            if path == "/v1/chat/completions" and method == "POST":
-                answer = self._answer_chat(request.body, taken)
-            else:
-                answer = self._answer_other(method, path)
-        except Refusal as refusal:
-            self._record(method, path, "other", None, refusal.status)
-            answer = error_answer(refusal)
-        except Exception as error:  # whatever it is, the client must not wait for ever
-            text = f"The gateway failed: {type(error).__name__}: {error}"
-            self._record(method, path, "other", None, 500)
-            answer = error_answer(Refusal(500, text, type="server_error"))
+        taken: Taken = []
+        answer = self._answering.answer(request.method or "", request.path, request.body, taken)
         delivered = False
         if answer.cut:
             # Before the client can see the cut, so that its next request finds the reply.
-            _give_back(taken)
+            give_back(taken)
         try:
             delivered = await self._send(request, answer)
         finally:
             if not delivered:
-                _give_back(taken)
-
-    def _answer_other(self, method: str, path: str) -> Answer:
-        route = "/v1/models" if path.startswith("/v1/models/") else path
-        if route not in _ROUTES:
-            raise Refusal(404, f"Invalid URL ({method} {path}).")
-        if method != _ROUTES[route]:
-            allowed = {"Allow": _ROUTES[route]}
-            message = f"{method} is not allowed on {path}; use {_ROUTES[route]}."
-            raise Refusal(405, message, code="method_not_supported", headers=allowed)
-        models = [
-            {"id": model, "object": "model", "created": 0, "owned_by": "compaction"}
-            for model in self._models
-        ]
-        body: dict[str, Any] = {"object": "list", "data": models}
-        if path != route:
-            wanted = path.removeprefix("/v1/models/")
-            if wanted not in self._models:
-                message = f"The model '{wanted}' does not exist here."
-                raise Refusal(404, message, param="model", code="model_not_found")
-            body = models[self._models.index(wanted)]
-        self._record(method, path, "other", None, 200)
-        return Answer(200, JSON, json.dumps(body).encode())
-
-    def _answer_chat(self, raw: bytes, taken: list[tuple[Script, Reply]]) -> Answer:
-        body: dict[str, Any] | None = None
-        kind: Kind = "other"
-        faults: tuple[str, ...] = ()
-        try:
-            body = read_json(raw)
-            check_request(body)
-            kind = "summary" if is_summary_request(body["messages"]) else "turn"
-            self._check_length(body)
-            faults = self._meet_faults(kind, body)
-            if "html-error" in faults:
-                path = "/v1/chat/completions"
-                self._record("POST", path, kind, body, 502, faults=faults)
-                return html_answer(502, "Bad gateway")
-            message = self._reply_to(kind, body, faults, taken)
-        except Refusal as refusal:
-            self._record("POST", "/v1/chat/completions", kind, body, refusal.status, faults=faults)
-            return error_answer(refusal)
-        usage = usage_field(body, message, faults)
-        self._record(
-            "POST",
-            "/v1/chat/completions",
-            kind,
-            body,
-            200,
-            reply=message,
-            usage=usage.get("usage"),
-            faults=faults,
-        )
-        self._served += 1
-        shared = {
-            "id": f"chatcmpl-{self._served}",
-            "created": int(time.time()),
-            "model": body["model"],
-        }
-        broken = _in_place_of_a_reply(shared, faults)
-        if broken is not None:
-            _give_back(taken)
-            if not body.get("stream"):
-                return Answer(200, JSON, json.dumps(broken).encode())
-            event = b"data: " + json.dumps(broken).encode() + b"\n\n"
-            return Answer(200, EVENT_STREAM, events=(event, b"data: [DONE]\n\n"))
-        delay_s = self._slow_s if "slow" in faults else 0.0
-        cut = "cut-stream" in faults
-        if not body.get("stream"):
-            whole = whole_body(shared, message, usage)
-            return Answer(200, JSON, body=whole, delay_s=delay_s, cut=cut)
-        events = tuple(stream_events(shared, message, usage, asked=carries_usage(body)))
-        return Answer(
-            200,
-            EVENT_STREAM,
-            events=events,
-            whole_after=len(events) - (2 if usage else 1),
-            delay_s=delay_s,
-            cut=cut,
-        )
-
-    def _check_length(self, body: dict[str, Any]) -> None:
-        """Refuse a request that is longer than the window."""
-        if self._window is not None:
-            tokens = scripted_usage(body["messages"], body.get("tools"))
-            if tokens > self._window:
-                raise too_long(self._too_long, tokens, self._window)
-
-    def _meet_faults(self, kind: Kind, body: dict[str, Any]) -> tuple[str, ...]:
-        """Return the names of the faults that this request meets; a refusing one comes alone."""
-        with_usage = carries_usage(body)
-        refusing = [armed for armed in self._faults if armed.fault.name in REFUSING]
-        for armed in refusing:
-            if armed.meets(kind, with_usage):
-                return (armed.fault.name,)
-        others = [armed for armed in self._faults if armed not in refusing]
-        return tuple(armed.fault.name for armed in others if armed.meets(kind, with_usage))
-
-    def _reply_to(
-        self,
-        kind: Kind,
-        body: dict[str, Any],
-        faults: tuple[str, ...],
-        taken: list[tuple[Script, Reply]],
-    ) -> Message:
-        if "rate-limit" in faults:
-            wait = f"{self._retry_after_s:g}"
-            raise Refusal(
-                429,
-                f"Too many requests: the rate limit is reached. Try again in {wait} s.",
-                type="requests",
-                code="rate_limit_exceeded",
-                headers={"Retry-After": wait},
-            )
-        if "server-error" in faults:
-            text = "The server failed while it worked on the request. Try again."
-            raise Refusal(500, text, type="server_error")
-        if "tool-call-summary" in faults:
-            call = {"name": "read_file", "arguments": {"path": "calc.py"}}
-            return message_of({"tool_calls": [call]}, body)
-        script = self._summaries if kind == "summary" else self._script
-        reply = script.take()
-        if reply is not None:
-            taken.append((script, reply))
-        try:
-            if reply is None and kind == "summary":
-                reply = summarize_quoted(text_of(body["messages"][-1]))
-            message = message_of(self._after_script if reply is None else reply, body)
-        except Exception as error:  # a script is code too; its fault must not end the server
-            _give_back(taken)
-            text = f"The script failed: {type(error).__name__}: {error}"
-            raise Refusal(500, text, type="server_error") from error
-        if "missing-heading" in faults and message["content"]:
-            message["content"] = drop_heading(message["content"])
-        return message
-
-    def _record(
-        self,
-        method: str,
-        path: str,
-        kind: Kind,
-        body: dict[str, Any] | None,
-        status: int,
-        *,
-        reply: Message | None = None,
-        usage: dict[str, int] | None = None,
-        faults: tuple[str, ...] = (),
-    ) -> None:
-        # Recorded before anything is sent: whoever holds the answer finds the request here.
-        self._seen.append(SeenRequest(method, path, kind, body, status, reply, usage, faults))
+                give_back(taken)
 
     async def _send(self, request: HTTPServerRequest, answer: Answer) -> bool:
         """Send an answer; return whether the reply in it went out whole."""
@@ -472,99 +247,3 @@ class Gateway:
         except StreamClosedError:
             pass
         return sent >= answer.whole_after
-
-
-def serve(
-    script: Iterable[Reply] = (),
-    *,
-    port: int = 0,
-    faults: Iterable[Fault | str] = (),
-    out: TextIO | None = None,
-    **options: Any,
-) -> int:
-    """Run a gateway until Ctrl-C, print its base URL first, and return the exit code 0.
-
-    ``options`` are those of Gateway. Raises OSError when the port is taken, ScriptError and
-    ValueError for a script or a fault that is not valid.
-    """
-    out = sys.stdout if out is None else out
-    with Gateway(script, port=port, faults=faults, **options) as gateway:
-        print(f"scripted gateway at {gateway.base_url} (Ctrl-C stops it)", file=out, flush=True)
-        try:
-            while gateway.running:
-                time.sleep(0.5)
-        except KeyboardInterrupt:
-            print("stopped", file=out, flush=True)
-    return 0
-
-
-def _tokens(text: str) -> int:
-    from argparse import ArgumentTypeError
-
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"expected a number of tokens from 1 on, got {text!r}")
-    return int(text)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``python -m compaction gateway`` takes to its parser."""
-    from argparse import ArgumentTypeError
-
-    def fault(text: str) -> Fault:
-        try:
-            return Fault.parse(text)
-        except ValueError as error:
-            raise ArgumentTypeError(str(error)) from error
-
-    def port(text: str) -> int:
-        if not text.isdecimal() or int(text) > 65535:
-            raise ArgumentTypeError(f"expected a port number, 0 to 65535, got {text!r}")
-        return int(text)
-
-    parser.add_argument(
-        "--script", metavar="FILE", help="a JSON list of replies, each a text or a message"
-    )
-    parser.add_argument(
-        "--summaries",
-        metavar="FILE",
-        help="the same for summary requests (default: sentences copied from the stretch)",
-    )
-    parser.add_argument(
-        "--port", type=port, default=0, help="the port on 127.0.0.1 (default: a free one)"
-    )
-    parser.add_argument(
-        "--window",
-        metavar="TOKENS",
-        type=_tokens,
-        help="refuse longer requests, as a model's window does (default: none is too long)",
-    )
-    parser.add_argument(
-        "--too-long",
-        metavar="WORDING",
-        choices=tuple(WORDINGS),
-        default="openai",
-        help=f"in whose words such a request is refused: {', '.join(WORDINGS)} (default: openai)",
-    )
-    parser.add_argument(
-        "--fault",
-        metavar="FAULT",
-        type=fault,
-        action="append",
-        default=[],
-        help="let requests meet a fault: NAME the next one, NAME*2 the next two, NAME/3 every "
-        "third; then @turn or @summary for these only; may be repeated",
-    )
-    modes = "\n".join(f"  {name:<18} {about}" for name, about in FAULTS.items())
-    parser.epilog = f"faults:\n{modes}\n\n{parser.epilog or ''}".rstrip()
-
-
-def run(options: argparse.Namespace) -> int:
-    """Serve what the command line asks for until Ctrl-C; raises ScriptError and OSError."""
-    return serve(
-        read_script(options.script) if options.script else (),
-        summaries=read_script(options.summaries) if options.summaries else (),
-        port=options.port,
-        faults=options.fault,
-        window=options.window,
-        too_long=options.too_long,
-    )

@@ -87,7 +87,7 @@ def start_process(gateway: Any, folder: Path, file: Path, *options: str) -> Any:
     )
 
 
-def wait_for(condition: Callable[[], Any], timeout_s: float = 30.0) -> None:
+def wait_for(condition: Callable[[], Any], timeout_s: float = 180.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

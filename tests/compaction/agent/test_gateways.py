@@ -394,3 +394,34 @@ def test_a_pass_under_a_target_reaches_it_or_changes_nothing(start: Start) -> No
         assert heard(agent).notes[-1].startswith("compacted ")
         run_command(agent, "/undo")
         assert agent.history == before
+
+
+# --- secrets --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masks", [True, False])
+def test_secrets_stay_out_of_summary_requests_unless_a_person_wants_them(
+    start: Start, masks: bool
+) -> None:
+    secrets = ["sk-proj-" + "aB3dE5gH7j" * 4, "correct-horse-battery"]
+    url = f"postgres://admin:{secrets[1]}@db.example/app"
+    history: list[Message] = []
+    for n in range(6):
+        history.append({"role": "user", "content": f"Step {n}. " + "Look at the next file. " * 30})
+        history.append(
+            {"role": "assistant", "content": f"The key is {secrets[0]}, the base {url}."}
+        )
+    with Gateway(after_script="Noted.") as gateway:
+        agent = start(gateway, history=history, masks=masks)
+        passed = agent.compact()
+        assert passed is not None and passed.abandoned is None, heard(agent).notes
+        asked = json.dumps([request.body for request in gateway.requests])
+        line = heard(agent).notes[-1]
+        assert ("hidden from the summaries" in line) == masks
+        for secret in secrets:
+            assert (secret in asked) == (not masks)
+            if masks:
+                assert secret not in line
+                assert not any(secret in text for text in passed.summaries)
+        run_command(agent, "/undo")
+        assert agent.history == history  # the history itself keeps them

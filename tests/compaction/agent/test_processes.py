@@ -47,7 +47,7 @@ def test_kill_in_mid_turn_loses_only_what_was_in_flight(folder: Path, tmp_path: 
         # The same session goes on: the waiting call runs, and the fact is still pinned.
         (folder / "pid").unlink()
         later = start_process(gateway, folder, file, "--resume", "--time-limit", "0.3")
-        out, _ = later.communicate("/continue\n/probes\n", timeout=60)
+        out, _ = later.communicate("/continue\n/probes\n", timeout=300)
         assert "the last turn was stopped: /continue goes on" in out
         assert "It ended." in out and "make all: kept" in out
         assert problems(messages_in(file)) == []
@@ -79,7 +79,7 @@ def test_a_real_ctrl_c_ends_the_command_and_keeps_the_session(folder: Path, tmp_
         process.stdin.flush()
         wait_for(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip())
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate("Never mind.\n", timeout=60)
+        out, _ = process.communicate("Never mind.\n", timeout=300)
         assert process.returncode == 0
         assert "* stopped, 1 tool call without a result; the session is whole" in out
         assert out.rstrip().splitlines()[-2].startswith("--resume goes on") and "I see." in out
@@ -95,17 +95,23 @@ def test_a_real_ctrl_c_ends_the_command_and_keeps_the_session(folder: Path, tmp_
 
 # --- nothing is left running ----------------------------------------------------------------
 
-# A child in the background, one in the foreground, and one that ignores a polite signal.
-FAMILY = "sleep 300 & (trap '' TERM HUP; sleep 301) & echo $$ > pid; sleep 302"
+# A child in the background, one in the foreground, one that ignores a polite signal, and one that
+# has gone into a session of its own.
+FAMILY = (
+    "setsid sh -c 'echo $$ > child; exec sleep 303' & sleep 300 & "
+    "(trap '' TERM HUP; sleep 301) & while [ ! -s child ]; do sleep 0.01; done; "
+    "echo $$ > pid; sleep 302"
+)
 
 
-def alive(group: int) -> list[str]:
-    """The processes of a group; a dead one may wait for its parent to take note."""
+def alive(group: int, child: int = 0) -> list[str]:
+    """The processes of a group, and a child; a dead one may wait for its parent to take note."""
     listed = subprocess.run(
-        ["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True, check=True
+        ["ps", "-eo", "pid=,pgid=,stat=,args="], capture_output=True, text=True, check=True
     )
-    lines = [line.split(None, 2) for line in listed.stdout.splitlines()]
-    return [words[2] for words in lines if words[0] == str(group) and words[1][0] != "Z"]
+    lines = [line.split(None, 3) for line in listed.stdout.splitlines()]
+    family = [w for w in lines if w[1] == str(group) or w[0] == str(child)]
+    return [words[3] for words in family if words[2][0] != "Z"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
@@ -118,11 +124,11 @@ def test_a_command_and_its_children_end_with_the_agent(
         process.stdin.write("Run it.\n")
         process.stdin.flush()
         wait_for(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip())
-        group = int((folder / "pid").read_text())
-        assert len(alive(group)) >= 3
+        group, child = (int((folder / name).read_text()) for name in ("pid", "child"))
+        assert len(alive(group)) >= 3 and len(alive(-1, child)) == 1
         process.send_signal(number)
-        process.wait(timeout=10)
-        wait_for(lambda: not alive(group), timeout_s=1.0)
+        process.wait(timeout=300)
+        wait_for(lambda: not alive(group, child))
         process.stdin.close()
         process.stdout.close()
         assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
@@ -143,7 +149,7 @@ def test_an_interrupted_command_is_not_run_again_unasked(folder: Path, tmp_path:
         process.communicate()
         # --yes is no answer to the question whether it may run twice.
         later = start_process(gateway, folder, file, "--resume")
-        out, _ = later.communicate("/continue\n", timeout=60)
+        out, _ = later.communicate("/continue\n", timeout=300)
         assert later.returncode == 0 and "I look first." in out
         assert "it may have run, in part or whole" in out
     assert (folder / "marks").read_text() == "ran\n"
@@ -217,7 +223,7 @@ def test_a_closed_terminal_ends_the_agent_and_its_command(folder: Path, tmp_path
         wait_for(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip())
         group = int((folder / "pid").read_text())
         os.close(terminal)
-        wait_for(lambda: not alive(group), timeout_s=1.5)
+        wait_for(lambda: not alive(group))
         _, status = os.waitpid(pid, 0)
         assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP
         assert problems(messages_in(file)) == ["tool call 'call_1' has no result right after it"]
@@ -228,7 +234,7 @@ def test_a_failed_turn_of_piped_input_ends_with_a_failing_exit_code(
 ) -> None:
     with Misbehaving(said("Hello."), answer(400, error("no"))) as server:
         process = start_process(server, folder, tmp_path / "s.json")
-        out, _ = process.communicate("Hi.\nAnd now?\nNever said.\n", timeout=60)
+        out, _ = process.communicate("Hi.\nAnd now?\nNever said.\n", timeout=300)
         assert process.returncode == 1
         assert "Hello." in out and "Never said." not in out
         assert "/retry asks again" in " ".join(out.split())

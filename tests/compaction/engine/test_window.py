@@ -23,6 +23,8 @@ from compaction.engine import (
     reply_with,
 )
 from compaction.engine.driver import CUT_OFF_NOTE
+from compaction.engine.measuring import Measuring
+from compaction.engine.results import Results, excerpt
 from compaction.gateway import Gateway, summarize_with
 from compaction.gateway.too_long import WORDINGS, too_long
 from compaction.messages import Message, content_of, problems
@@ -464,3 +466,21 @@ def test_the_refusals_of_the_scripted_gateway_are_recognised() -> None:
         error = type("E", (Exception,), {})(str(refusal))
         error.status_code, error.body = refusal.status, refusal.body  # type: ignore[attr-defined]
         assert read_overflow(error) is not None, wording
+
+
+def test_one_long_line_among_short_ones_is_cut_like_any_other_text(tmp_path) -> None:
+    text = "x" * 100_000 + "\n" + "short\n" * 2_000
+    shown = excerpt(text, tmp_path / "r.txt", 0.02)
+    assert len(shown) < 4_000 and "characters; the first of them: tail -c" in shown
+
+
+def test_a_result_that_was_cut_down_can_be_cut_down_again(tmp_path) -> None:
+    measuring = Measuring(TokenMeter(), None, None)
+    results = Results(tmp_path, measuring, None, lambda line: None)
+    history = [calling("read"), {"role": "tool", "tool_call_id": "c0", "content": BIG}]
+    sizes = [measuring.plain(history)]
+    while (shorter := results.shortened(history, Lines(8000))) is not None:
+        history = shorter
+        sizes.append(measuring.plain(history))
+    assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == len(sizes)
+    assert sizes[-1] < 400

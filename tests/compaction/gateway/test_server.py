@@ -1036,7 +1036,7 @@ def test_serve_prints_the_address_answers_and_stops_on_ctrl_c(way: str, tmp_path
         with openai.OpenAI(base_url=address[0], api_key="unused") as client:
             assert ask(client).choices[0].message.content == "Hello."
         process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=10)
+        rest, errors = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 0
