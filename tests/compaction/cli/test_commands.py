@@ -772,12 +772,12 @@ def test_a_target_is_kept_or_nothing_is_done(run, long):
     code, out, _ = run("compact", AGENT, "--target", 3500, "--json")
     report = json.loads(out)
     assert code == 0 and 0 < report["after"] <= 3500
-    code, out, _ = run("compact", long, "--target", 20)
-    assert code == 1 and "20 tokens cannot be reached" in out
+    code, _, err = run("compact", long, "--target", 20)
+    assert code == 1 and "20 tokens cannot be reached" in err
     code, _, err = run("compact", long, "--min-gain", "10")
     assert code == 2 and "expected a share from 0 to below 1" in err
-    code, out, _ = run("compact", long, "--min-gain", "0.99")
-    assert code == 1 and "the gain is too small" in out
+    code, _, err = run("compact", long, "--min-gain", "0.99")
+    assert code == 1 and "the gain is too small" in err
 
 
 def test_secrets_stay_out_of_summaries_unless_wanted(run, tmp_path):

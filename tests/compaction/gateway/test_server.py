@@ -1079,7 +1079,8 @@ def test_the_command_lines_faults_and_scripts_reach_the_gateway(
 ) -> None:
     given: list[Any] = []
     monkeypatch.setattr(
-        "compaction.gateway.server.serve", lambda *args, **kwargs: given.append((args, kwargs)) or 0
+        "compaction.gateway.command.serve",
+        lambda *args, **kwargs: given.append((args, kwargs)) or 0,
     )
     turns, summaries = tmp_path / "turns.json", tmp_path / "summaries.json"
     turns.write_text('["Hello."]', encoding="utf-8")
