@@ -125,8 +125,8 @@ def source_of(path: Path, name: str) -> str:
     Decorators and comment lines directly above belong to it. The file is read, not imported.
     Raises RegionError when there is no such file or name.
 
-    >>> source_of(ROOT / "course" / "compaction" / "tokens.py", "about").split("\\n")[0]
-    'def about(tokens: int) -> str:'
+    >>> source_of(ROOT / "course" / "compaction" / "tokens.py", "count_chars").split("\\n")[0]
+    'def count_chars(text: str) -> Chars:'
     """
     if not path.is_file():
         raise RegionError(f"there is no {path.name} to take {name} from")

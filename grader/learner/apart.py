@@ -220,6 +220,7 @@ def _serve(pipe: Any, tasks: Sequence[Task], seed: int) -> None:
     """Work, and tell; then end at once, so that nothing of the learner's runs at exit."""
     with contextlib.suppress(OSError, AttributeError):
         os.setsid()
+    _end_with_parent()
     with contextlib.suppress(OSError):
         os.dup2(2, 1)  # what code prints past sys.stdout must not get between the lines
     try:
@@ -227,6 +228,17 @@ def _serve(pipe: Any, tasks: Sequence[Task], seed: int) -> None:
         pipe.send_bytes(_dumps({"done": True}))
     finally:
         _exit(0)
+
+
+_PR_SET_PDEATHSIG = 1  # from linux/prctl.h
+
+
+def _end_with_parent() -> None:
+    """Ask Linux to end this process with its parent: an endless loop must not outlive it."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def work(tasks: Sequence[Task], seed: int, tell: Callable[[Message], None]) -> None:
