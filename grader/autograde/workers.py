@@ -196,6 +196,7 @@ class Pool:
 
 def _begin(folder: str) -> None:
     """Let a process keep its files where they are removed even if it is killed."""
+    _here.__dict__.clear()  # a process that is a copy has a sandbox of its own, not its parent's
     tempfile.tempdir = folder
 
 

@@ -23,7 +23,7 @@ class Measuring:
 
     >>> from compaction.calibration import TokenMeter
     >>> Measuring(TokenMeter(), None, None).at_most([{"role": "user", "content": "hi"}])
-    2
+    3
     """
 
     def __init__(self, counter: Counter, tools: Tools | None, overhead: int | None) -> None:

@@ -82,7 +82,7 @@ def test_a_real_ctrl_c_ends_the_command_and_keeps_the_session(folder: Path, tmp_
         out, _ = process.communicate("Never mind.\n", timeout=300)
         assert process.returncode == 0
         assert "* stopped, 1 tool call without a result; the session is whole" in out
-        assert out.rstrip().splitlines()[-2].startswith("--resume goes on") and "I see." in out
+        assert "--resume goes on" in out and "I see." in out
     # Nothing of the group is alive; a dead process may wait for its parent to take note.
     group = (folder / "pid").read_text().strip()
     listed = subprocess.run(
