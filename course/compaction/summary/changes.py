@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -251,8 +251,12 @@ def _with_details(short: str, arguments: Mapping[str, Any], objects: Sequence[st
     return line
 
 
-def leaves(data: Any) -> Iterator[tuple[str, str]]:
+def leaves(
+    data: Any, is_id: Callable[[str], bool] = lambda key: False
+) -> Iterator[tuple[str, str]]:
     """Yield (label, text) of the leaves of JSON data, in order; a list's items have its label.
+
+    A key that ``is_id`` says to be a value itself is yielded as well, and labels nothing.
 
     >>> list(leaves({"a": [1, "x"], "b": {"c": None, "d": 2.5}}))
     [('a', '1'), ('a', 'x'), ('d', '2.5')]
@@ -261,7 +265,11 @@ def leaves(data: Any) -> Iterator[tuple[str, str]]:
     while level:
         label, node = level.pop()
         if isinstance(node, dict):
-            level.extend((str(key), value) for key, value in reversed(node.items()))
+            for key, value in reversed(node.items()):
+                if is_id(str(key)):
+                    level += [(label, value), (label, str(key))]
+                else:
+                    level.append((str(key), value))
         elif isinstance(node, list):
             level.extend((label, value) for value in reversed(node))
         elif node is not None and not isinstance(node, bool):

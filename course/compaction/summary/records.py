@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compaction.messages import Message, content_of
 from compaction.probes import fold
-from compaction.summary.changes import CallResult, arguments_of, object_of
+from compaction.summary.changes import CallResult, arguments_of, leaves, object_of
 from compaction.summary.values import (
     argument_texts,
     is_value,
@@ -114,7 +114,7 @@ class Index:
         found: dict[str, str] = {}
         data = _json_of(text)
         if data is not None:
-            for label, value in _leaves(data):
+            for label, value in leaves(data, _is_id):
                 # A key can be a value, too: an account's number, a payment's id.
                 for known in values_in(value):
                     found.setdefault(known, label)
@@ -202,21 +202,8 @@ def _json_of(text: str) -> Any:
     return data if isinstance(data, dict | list) else None
 
 
-def _leaves(data: Any) -> Iterator[tuple[str, str]]:
-    """Yield (label, text) of the leaves, in order; a key that is a value is yielded as well."""
-    level: list[tuple[str, Any]] = [("", data)]
-    while level:
-        label, node = level.pop()
-        if isinstance(node, dict):
-            for key, value in reversed(node.items()):
-                looks_like_id = is_value(str(key)) and sum(c.isdigit() for c in str(key)) > 2
-                level.append((label if looks_like_id else str(key), value))
-                if looks_like_id:
-                    level.append((label, str(key)))
-        elif isinstance(node, list):
-            level.extend((label, value) for value in reversed(node))
-        elif node is not None and not isinstance(node, bool):
-            yield label, str(node)
+def _is_id(key: str) -> bool:
+    return is_value(key) and sum(c.isdigit() for c in key) > 2
 
 
 # --- lines and back ---------------------------------------------------------------------
